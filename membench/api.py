@@ -1,0 +1,75 @@
+"""All that a plugin author needs: `from membench.api import Architecture, Shape, hookimpl, option`.
+
+Importing it never imports torch; `build` and the other callables import torch inside.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from membench.bounds import Bound, Setting
+from membench.errors import NotApplicable
+from membench.facts import Facts, Shape
+from membench.hookspecs import hookimpl
+from membench.options import option
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from membench.engine.trainer import Kernel
+
+__all__ = ["Architecture", "Bound", "Facts", "NotApplicable", "Setting", "Shape", "Task", "hookimpl", "lazy", "option"]
+
+C = TypeVar("C")
+
+
+def lazy(target: str) -> Callable[..., Any]:
+    """The callable `package.module:name`, imported when it is first called: so that a declaration needs no torch."""
+    module, _, name = target.partition(":")
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
+
+
+# Fills the weights of a freshly built float64 module for the given facts, in place, and returns
+# what it can say of itself (rank, conditioning, ...) for the record. Raises NotApplicable.
+Construction = Callable[["nn.Module", Facts], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture(Generic[C]):
+    """A family of models. `build` never sees the facts and owns the initialisation.
+
+    The module that it returns maps tokens, int64[batch, S], to logits, float[batch, N]; all that
+    it learned is in its `state_dict()`.
+    """
+
+    name: str
+    summary: str
+    reference: str  # citation
+    config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -M options
+    build: Callable[[Shape, C], nn.Module]
+    check: Callable[[Shape, C], None] | None = None  # raises ValueError when config and shape do not fit; no torch
+    embeddings: tuple[str, ...] = ()  # prefixes of parameters that are tables over tokens or positions
+    constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default
+    kernel: Kernel | None = None  # fused training of many replicas; optional, never needed
+    for_budget: Callable[[Shape, int], C] | None = None  # the config that best uses a number of parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[C]):
+    """A family of facts. `version` changes whenever the same config and seed would give other facts."""
+
+    name: str
+    version: int
+    summary: str
+    config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -T options
+    shape: Callable[[C], Shape]
+    sample: Callable[[C, np.random.Generator], Facts]

@@ -1,0 +1,34 @@
+"""What can go wrong, and the exit code that each kind means to a shell."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MembenchError(Exception):
+    """A mistake that the user can mend; its text is shown as it is, without a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(MembenchError):
+    """A name, option, value or path that cannot be used."""
+
+
+class PluginError(MembenchError):
+    """A plugin that was asked for did not load, or failed in every trial."""
+
+    exit_code = 3
+
+
+class NotApplicable(Exception):
+    """Raised by a bound, construction or kernel for a setting that it does not cover; its text is the reason."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], listing: str) -> UsageError:
+    """The error for a name that does not exist: says the nearest one and how to list them all."""
+    names = {one.lower(): one for one in sorted(known)}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean '{names[near[0]]}'? " if near else ""
+    return UsageError(f"unknown {kind} '{name}'; {hint}{listing}")

@@ -1,0 +1,29 @@
+"""The hooks of membench. Each returns what a plugin brings; docs/plugins.md shows one that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from membench.api import Architecture, Bound, Task
+
+hookspec = pluggy.HookspecMarker("membench")
+hookimpl = pluggy.HookimplMarker("membench")
+
+
+@hookspec
+def membench_architectures() -> Iterable[Architecture[Any]]:  # type: ignore[empty-body]
+    """The architectures that this plugin brings."""
+
+
+@hookspec
+def membench_tasks() -> Iterable[Task[Any]]:  # type: ignore[empty-body]
+    """The tasks that this plugin brings."""
+
+
+@hookspec
+def membench_bounds() -> Iterable[Bound]:  # type: ignore[empty-body]
+    """What is proven about an architecture, or about every model."""

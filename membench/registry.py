@@ -1,0 +1,246 @@
+"""Finds plugins, one by one: a broken one costs its own row and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, is_dataclass, replace
+from importlib.metadata import Distribution, EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from membench import hookspecs
+from membench.api import Architecture, Bound, Task
+from membench.errors import PluginError, UsageError, unknown
+from membench.options import options_of
+
+GROUP = "membench"
+BUILT_IN = "membench"  # the distribution whose names nobody else can take
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what may be part of a path and of a command line
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin and what became of it: a row of `membench plugins`."""
+
+    name: str
+    distribution: str
+    version: str
+    commit: str | None = None  # of the installed source, when pip knows it
+    status: str = "loaded"  # or failed, blocked
+    reason: str = ""
+    architectures: tuple[Architecture[Any], ...] = ()
+    tasks: tuple[Task[Any], ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which plugins to load: plain data, so that a worker process can make the same registry."""
+
+    files: tuple[str, ...] = ()  # plugin modules that are not installed
+    allowed: tuple[str, ...] | None = None  # names of plugins or distributions; None: all
+    blocked: tuple[str, ...] = ()
+    strict: bool = False  # raise instead of noting a failure
+
+    @classmethod
+    def from_environment(cls, files: Sequence[str] = (), blocked: Sequence[str] = ()) -> Selection:
+        """MEMBENCH_PLUGINS=a,b allows only those; MEMBENCH_STRICT=1 raises what a plugin raises."""
+        allowed = os.environ.get("MEMBENCH_PLUGINS")
+        return cls(
+            files=tuple(str(Path(file).resolve()) for file in files),
+            allowed=None if allowed is None else tuple(filter(None, map(str.strip, allowed.split(",")))),
+            blocked=tuple(blocked),
+            strict=os.environ.get("MEMBENCH_STRICT", "") not in ("", "0"),
+        )
+
+    def admits(self, *names: str) -> bool:
+        return self.allowed is None or any(name in self.allowed for name in names)
+
+
+@dataclass
+class Registry:
+    """What can be run, and who provided it."""
+
+    selection: Selection = field(default_factory=Selection)
+    plugins: list[Plugin] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Built-ins first, the rest in an order that does not depend on the file system.
+        found = sorted(
+            entry_points(group=GROUP), key=lambda e: (_distribution(e) != BUILT_IN, _distribution(e), e.name)
+        )
+        self.plugins = [self._from_entry_point(entry) for entry in found]
+        self.plugins += [self._from_file(Path(file)) for file in self.selection.files]
+        known = {word for plugin in self.plugins for word in (plugin.name, plugin.distribution)}
+        for name in self.selection.blocked:
+            if name not in known:
+                raise unknown("plugin to block", name, known, "list them with: membench plugins")
+        self._settle_duplicates()
+
+    @property
+    def architectures(self) -> dict[str, Architecture[Any]]:
+        return {item.name: item for plugin in self.plugins for item in plugin.architectures}
+
+    @property
+    def tasks(self) -> dict[str, Task[Any]]:
+        return {item.name: item for plugin in self.plugins for item in plugin.tasks}
+
+    @property
+    def bounds(self) -> list[Bound]:
+        return [item for plugin in self.plugins for item in plugin.bounds]
+
+    def architecture(self, name: str) -> Architecture[Any]:
+        known = self.architectures
+        self._require("architecture", name, known, "list them with: membench models")
+        return known[name]
+
+    def task(self, name: str) -> Task[Any]:
+        known = self.tasks
+        self._require("task", name, known, "list them with: membench tasks")
+        return known[name]
+
+    def provider(self, item: Architecture[Any] | Task[Any]) -> Plugin:
+        return next(p for p in self.plugins if any(item is one for one in (*p.architectures, *p.tasks)))
+
+    def _require(self, kind: str, name: str, known: Iterable[str], listing: str) -> None:
+        if name in known:
+            return
+        for plugin in self.plugins:
+            if plugin.status != "loaded" and (name == plugin.name or f"'{name}'" in plugin.reason):
+                raise PluginError(
+                    f"{kind} '{name}' is not available: plugin {plugin.name} ({plugin.origin}) "
+                    f"is {plugin.status}: {plugin.reason}"
+                )
+        broken = sum(plugin.status == "failed" for plugin in self.plugins)
+        note = f" ({broken} plugin(s) did not load, see: membench plugins)" if broken else ""
+        raise unknown(kind, name, known, listing + note)
+
+    def _from_entry_point(self, entry: EntryPoint) -> Plugin:
+        row = Plugin(entry.name, _distribution(entry), entry.dist.version if entry.dist else "", _commit(entry.dist))
+        return self._load(row, entry.load)
+
+    def _from_file(self, path: Path) -> Plugin:
+        if not path.is_file():
+            raise UsageError(f"plugin file '{path}' does not exist")
+        return self._load(Plugin(path.stem, str(path), ""), lambda: _import_file(path))
+
+    def _load(self, row: Plugin, load: Callable[[], object]) -> Plugin:
+        for name in (row.name, row.distribution):
+            if name in self.selection.blocked:
+                return replace(row, status="blocked", reason=f"--block {name}")
+        if not self.selection.admits(row.name, row.distribution):
+            return replace(row, status="blocked", reason="not among MEMBENCH_PLUGINS")
+        try:
+            with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
+                architectures, tasks, bounds = _contributions(load())
+            return replace(row, architectures=architectures, tasks=tasks, bounds=bounds)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin may even call sys.exit
+            if self.selection.strict:
+                raise
+            return replace(row, status="failed", reason=f"{type(error).__name__}: {_one_line(error)}")
+
+    def _settle_duplicates(self) -> None:
+        """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
+        for kind in ("architectures", "tasks", "bounds"):
+            owners: dict[str, list[Plugin]] = {}
+            for plugin in self.plugins:
+                for item in getattr(plugin, kind):
+                    owners.setdefault(item.name, []).append(plugin)
+            for name, sharing in owners.items():
+                if len(sharing) > 1:
+                    losing = [p for p in sharing if p.distribution != BUILT_IN] or sharing[1:]
+                    self._reject(
+                        losing, f"{kind[:-1]} '{name}' is provided by {_both(sharing)}; block one with --block"
+                    )
+
+    def _reject(self, losing: Sequence[Plugin], reason: str) -> None:
+        if self.selection.strict:
+            raise PluginError(reason)
+        self.plugins = [
+            replace(p, status="failed", reason=reason, architectures=(), tasks=(), bounds=()) if p in losing else p
+            for p in self.plugins
+        ]
+
+
+def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """What one plugin brings, asked through a manager of its own so that no other plugin is involved."""
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module)
+    manager.check_pending()  # a hook whose name is mistyped
+    if not manager.get_hookcallers(module):
+        raise TypeError("no function is marked with @hookimpl")
+    return (
+        _checked(manager.hook.membench_architectures(), Architecture, "membench_architectures"),
+        _checked(manager.hook.membench_tasks(), Task, "membench_tasks"),
+        _checked(manager.hook.membench_bounds(), Bound, "membench_bounds"),
+    )
+
+
+def _checked(answers: Iterable[Iterable[Any]], kind: type, hook: str) -> tuple[Any, ...]:
+    items: tuple[Any, ...] = tuple(item for answer in answers for item in answer)
+    names: set[str] = set()
+    for item in items:
+        if kind not in type(item).__mro__:
+            raise TypeError(f"{hook} returned {item!r}, not a membench.api.{kind.__name__}")
+        _check_item(item, hook)
+        if item.name in names:
+            raise ValueError(f"{hook} returned '{item.name}' twice")
+        names.add(item.name)
+    return items
+
+
+def _check_item(item: Any, hook: str) -> None:
+    if not isinstance(item.name, str) or not NAME.fullmatch(item.name):
+        raise ValueError(f"{hook} returned the name {item.name!r}; a name is letters, digits, '.', '_' and '-'")
+    if isinstance(item, Bound):
+        return
+    config: Any = item.config
+    if not is_dataclass(config) or not vars(config)["__dataclass_params__"].frozen:
+        raise TypeError(f"the config of '{item.name}' must be a frozen dataclass")
+    options_of(item.config)  # its fields have types that options can have
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "unknown"
+
+
+def _commit(distribution: Distribution | None) -> str | None:
+    """The commit that pip installed from, when it installed from version control."""
+    try:
+        text = distribution.read_text("direct_url.json") if distribution else None
+        return str(json.loads(text)["vcs_info"]["commit_id"]) if text else None
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _import_file(path: Path) -> object:
+    spec = importlib.util.spec_from_file_location(f"membench_file_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _both(plugins: Sequence[Plugin]) -> str:
+    return " and ".join(f"{plugin.name} ({plugin.origin})" for plugin in plugins)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

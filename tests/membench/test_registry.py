@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import types
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from membench import registry as registry_module
+from membench.api import Architecture, hookimpl
+from membench.errors import PluginError, UsageError
+from membench.registry import Plugin, Registry, Selection
+
+
+class Distribution:
+    """As much of a distribution as the registry looks at."""
+
+    def __init__(self, name: str, version: str, direct_url: str | None = None) -> None:
+        self.name, self.version, self.direct_url = name, version, direct_url
+
+    def read_text(self, name: str) -> str | None:
+        return self.direct_url if name == "direct_url.json" else None
+
+
+class Entry:
+    def __init__(self, name: str, load: Any, distribution: Distribution) -> None:
+        self.name, self.load, self.dist = name, load, distribution
+
+
+def architecture(name: str, config: type | None = None) -> Architecture[Any]:
+    from membench_lookup import membench_architectures
+
+    (lookup,) = membench_architectures()
+    return Architecture(name=name, summary="", reference="", config=config or lookup.config, build=lookup.build)
+
+
+def bringing(*items: Any) -> Any:
+    """A loader of a plugin module that brings these architectures."""
+    module = types.ModuleType("third_party")
+    module.membench_architectures = hookimpl(lambda: list(items), specname="membench_architectures")  # type: ignore[attr-defined]
+    return lambda: module
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Installs third-party entry points beside the built-in ones."""
+
+    def do(*entries: Entry) -> None:
+        real = registry_module.entry_points
+        monkeypatch.setattr(registry_module, "entry_points", lambda group: [*real(group=group), *entries])
+
+    return do
+
+
+def row(registry: Registry, name: str) -> Plugin:
+    return next(plugin for plugin in registry.plugins if plugin.name == name)
+
+
+def raising(error: BaseException) -> Any:
+    def load() -> None:
+        raise error
+
+    return load
+
+
+THIRD = Distribution("third", "1.2")
+
+
+def test_built_ins_come_through_the_entry_points() -> None:
+    registry = Registry()
+    assert {plugin.status for plugin in registry.plugins} == {"loaded"}
+    assert set(registry.architectures) == {
+        "aot", "mlp-transformer", "linear-memory", "attention-mlp", "sequence-encoder", "lookup",
+    }  # fmt: skip
+    assert set(registry.tasks) == {"bigram", "ngram", "low-entropy", "geometric", "almost-low-rank"}
+    assert {"chance", "zero-head", "bayes"} <= {bound.name for bound in registry.bounds}
+
+
+def test_a_third_party_is_named_with_its_distribution(install: Any) -> None:
+    commit = '{"url": "x", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}'
+    install(Entry("mine", bringing(architecture("mine")), Distribution("mine-plugin", "3.1", commit)))
+    registry = Registry()
+    plugin = registry.provider(registry.architecture("mine"))
+    assert (plugin.origin, plugin.commit) == ("mine-plugin 3.1", "abc123")
+
+
+class NotFrozen:
+    pass
+
+
+def _mistyped() -> Any:
+    def architectures() -> list[Any]:
+        return []
+
+    module = types.ModuleType("third_party")
+    module.membench_architecture = hookimpl(architectures, specname="membench_architecture")  # type: ignore[attr-defined]
+    return module
+
+
+@pytest.mark.parametrize(
+    ("load", "reason"),
+    [
+        (raising(ImportError("no module named left_pad")), "ImportError: no module named left_pad"),
+        (raising(SystemExit(3)), "SystemExit: 3"),
+        (_mistyped, "unknown hook 'membench_architecture'"),
+        (lambda: types.ModuleType("empty"), "no function is marked with @hookimpl"),
+        (bringing("a string"), "returned 'a string', not a membench.api.Architecture"),
+        (bringing(architecture("bad name")), "'bad name'; a name is letters"),
+        (bringing(architecture("../up")), "a name is letters"),
+        (bringing(architecture("x", NotFrozen)), "must be a frozen dataclass"),
+        (bringing(architecture("x"), architecture("x")), "returned 'x' twice"),
+    ],
+)
+def test_a_broken_plugin_costs_its_own_row(install: Any, load: Any, reason: str) -> None:
+    install(Entry("broken", load, THIRD), Entry("fine", bringing(architecture("fine")), Distribution("other", "1")))
+    registry = Registry()
+    assert row(registry, "broken").status == "failed"
+    assert reason in row(registry, "broken").reason
+    assert row(registry, "broken").origin == "third 1.2"
+    assert {"aot", "fine"} <= set(registry.architectures)
+    with pytest.raises(PluginError, match=r"'broken' is not available: plugin broken \(third 1.2\) is failed"):
+        registry.architecture("broken")
+
+
+def test_strict_mode_raises_what_the_plugin_raises(install: Any) -> None:
+    install(Entry("broken", raising(ImportError("gone")), THIRD))
+    with pytest.raises(ImportError, match="gone"):
+        Registry(Selection(strict=True))
+
+
+def test_a_built_in_keeps_its_name(install: Any) -> None:
+    install(Entry("thief", bringing(architecture("aot")), THIRD))
+    registry = Registry()
+    assert registry.provider(registry.architecture("aot")).distribution == "membench"
+    assert "'aot' is provided by aot (membench" in row(registry, "thief").reason
+    assert "third 1.2" in row(registry, "thief").reason
+
+
+def test_a_name_from_two_third_parties_is_nobodys_until_one_is_blocked(install: Any) -> None:
+    install(
+        Entry("one", bringing(architecture("same")), Distribution("first", "1")),
+        Entry("two", bringing(architecture("same")), Distribution("second", "2")),
+    )
+    with pytest.raises(PluginError, match=r"one \(first 1\) and two \(second 2\)"):
+        Registry().architecture("same")
+    registry = Registry(Selection(blocked=("two",)))
+    assert registry.provider(registry.architecture("same")).distribution == "first"
+
+
+def test_blocking_and_allowing_know_plugins_and_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "aot" not in Registry(Selection(blocked=("aot",))).architectures
+    assert Registry(Selection(blocked=("membench",))).architectures == {}
+    monkeypatch.setenv("MEMBENCH_PLUGINS", "lookup, tasks")
+    registry = Registry(Selection.from_environment())
+    assert set(registry.architectures) == {"lookup"}
+    assert "bigram" in registry.tasks
+    assert row(registry, "aot").reason == "not among MEMBENCH_PLUGINS"
+    with pytest.raises(PluginError, match="'aot' is not available"):
+        registry.architecture("aot")
+
+
+def test_blocking_what_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="did you mean 'lookup'"):
+        Registry(Selection(blocked=("lokup",)))
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown architecture 'aott'; did you mean 'aot'.*membench models"):
+        Registry().architecture("aott")
+    with pytest.raises(UsageError, match=r"unknown task 'bigrams'; did you mean 'bigram'.*membench tasks"):
+        Registry().task("bigrams")
+
+
+def test_a_plugin_can_be_a_file(plugin_file: Path) -> None:
+    registry = Registry(Selection.from_environment(files=[str(plugin_file)]))
+    assert registry.provider(registry.architecture("toy")).distribution == str(plugin_file)
+    with pytest.raises(UsageError, match="does not exist"):
+        Registry(Selection(files=("nowhere.py",)))
+
+
+def test_what_a_plugin_prints_while_loading_stays_off_stdout(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def load() -> Any:
+        print("hello from a plugin")
+        return bringing(architecture("chatty"))()
+
+    install(Entry("chatty", load, THIRD))
+    Registry()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "hello" in captured.err
+
+
+def test_entry_point_objects_are_what_the_registry_expects() -> None:
+    # Entry above stands in for importlib.metadata.EntryPoint: this fails if the real one loses what we use.
+    assert all(hasattr(EntryPoint, name) for name in ("load", "dist"))

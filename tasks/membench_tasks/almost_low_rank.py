@@ -1,0 +1,59 @@
+"""`almost-low-rank`, version 1: logits of rank r, blurred by noise.
+
+    L = A B / sqrt(r) + sigma G        pi(. | t) = softmax(L_t)
+
+with A of T0 x r, B of r x N and G of T0 x N standard normal entries. Adding a constant to a row of L changes nothing,
+so what a sequence encoder of width d can represent exactly is decided by the rank of the row-centred log-probabilities
+L (I - 11^T / N): at sigma = 0 that is min(r, T0, N - 1), and with noise it is full. The T0 contexts of S tokens are
+drawn without replacement among the N^S, and have nothing to do with the rows of A.
+
+With an exponent s, the prior is p_i = i^-s / sum_j j^-s over a random ordering of the contexts, drawn last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from membench.api import Facts, Task, option
+from membench_tasks.priors import zipf_prior
+from membench_tasks.supports import SupportConfig, draw_contexts
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlmostLowRankConfig(SupportConfig):
+    r: int = option(3, help="rank r of the logits before the noise", minimum=1)
+    # The maximum keeps the logits finite; the softmax has long become one-hot there.
+    sigma: float = option(0.1, help="standard deviation sigma of the noise on the logits", minimum=0, maximum=1000)
+
+
+def sample(config: AlmostLowRankConfig, rng: np.random.Generator) -> Facts:
+    inputs = draw_contexts(config.N, config.S, config.T0, rng)
+    targets = _softmax(_draw_logits(config, rng))
+    return Facts(inputs, targets, zipf_prior(config.T0, config.zipf, rng), config.N)
+
+
+def _draw_logits(config: AlmostLowRankConfig, rng: np.random.Generator) -> NDArray[np.float64]:
+    rows = rng.standard_normal((config.T0, config.r))
+    columns = rng.standard_normal((config.r, config.N))
+    noise = rng.standard_normal((config.T0, config.N))
+    logits: NDArray[np.float64] = rows @ columns / np.sqrt(config.r) + config.sigma * noise
+    return logits
+
+
+def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights: NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+ALMOST_LOW_RANK = Task(
+    name="almost-low-rank",
+    version=1,
+    summary="Distributions whose logits have rank r, up to noise of size sigma.",
+    config=AlmostLowRankConfig,
+    shape=lambda config: config.shape,
+    sample=sample,
+)

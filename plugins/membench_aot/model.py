@@ -1,0 +1,145 @@
+"""The attention-only transformer as a module.
+
+A head's query and key maps only ever act together, and so do its value and output maps, so each
+pair is multiplied first. Then nothing as large as heads x positions x d_h is made for a context.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+
+from membench.api import Shape
+from membench_aot import AttentionOnlyConfig
+
+
+class AttentionOnly(nn.Module):
+    """Maps tokens int64[batch, S] to logits [batch, N], read off the last position of the residual stream."""
+
+    def __init__(self, shape: Shape, config: AttentionOnlyConfig) -> None:
+        super().__init__()
+        self.shape = shape
+        self.skip_position = config.skip_position
+        self.word = nn.Embedding(shape.vocab, config.d)
+        self.position = nn.Embedding(shape.length, config.d_h if config.shared_projection else config.d)
+        self.layers = nn.ModuleList(Heads(config) for _ in range(config.layers))
+        self.unembed = nn.Linear(config.d, shape.vocab, bias=False)
+        for table in (self.word, self.position, self.unembed):
+            _uniform(table.weight, 1 / math.sqrt(table.weight.shape[1]))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        N, S = self.shape
+        dense = len(self.layers) == 1 and 2 * len(tokens) >= N**S  # half of all contexts cost as much either way
+        logits: Tensor = self.unembed(self._of_all_contexts(tokens) if dense else self._of_each_context(tokens))
+        return logits  # [batch, N]
+
+    def _of_each_context(self, tokens: Tensor) -> Tensor:
+        stream = self._stream(self.word(tokens))  # [batch, S, d]
+        for layer in self.layers[:-1]:
+            stream = stream + layer(stream, self._unseen(), queries=stream.shape[1])
+        update: Tensor = self.layers[-1](stream, self._unseen(), queries=1)[:, 0]
+        return stream[:, -1] + update  # [batch, d]
+
+    def _of_all_contexts(self, tokens: Tensor) -> Tensor:
+        """The same for one layer, by way of all N^S contexts: much faster when the batch is as large as that."""
+        N, S = self.shape
+        radix = torch.tensor([N ** (S - 1 - s) for s in range(S)], device=tokens.device)
+        stream = self._stream(self.word.weight[:, None].expand(N, S, -1))  # [N, S, d], each token at each position
+        heads = cast("Heads", self.layers[0])
+        every = stream[:, -1] + heads.everywhere(stream, self._unseen())  # [N, ..., N, d]
+        return embedding((tokens * radix).sum(1), every.flatten(0, S - 1))  # [batch, d]
+
+    def _stream(self, words: Tensor) -> Tensor:
+        return words + self.position.weight if self.skip_position else words
+
+    def _unseen(self) -> Tensor | None:
+        """The positions, if the stream does not hold them and each layer has to be told."""
+        return None if self.skip_position else self.position.weight
+
+
+class Heads(nn.Module):
+    """The H heads of one layer. What they read has dimension `inner`: d, or d_h when they share a projection."""
+
+    def __init__(self, config: AttentionOnlyConfig) -> None:
+        super().__init__()
+        H, d, d_h = config.H, config.d, config.d_h
+        inner = d_h if config.shared_projection else d
+        self.factor = 1 / math.sqrt(d_h) if config.scale else 1.0
+        self.query = nn.Parameter(torch.empty(H, d_h, inner))
+        self.key = nn.Parameter(torch.empty(H, d_h, inner))
+        self.value = nn.Parameter(torch.empty(H, d_h, inner))
+        self.output = nn.Parameter(torch.empty(H, inner, d_h))
+        self.compress = nn.Parameter(torch.empty(d_h, d)) if inner != d else None
+        self.decompress = nn.Parameter(torch.empty(d, d_h)) if inner != d else None
+        self._initialise(d, d_h, inner)
+
+    def _initialise(self, d: int, d_h: int, inner: int) -> None:
+        """As torch's MultiheadAttention; without `scale` the initial queries carry it, so that scores start alike."""
+        xavier = math.sqrt(6 / (inner + 3 * d_h))
+        _uniform(self.query, xavier / (math.sqrt(d_h) * self.factor))
+        _uniform(self.key, xavier)
+        _uniform(self.value, xavier)
+        _uniform(self.output, 1 / math.sqrt(d_h))
+        if self.compress is not None and self.decompress is not None:
+            _uniform(self.compress, 1 / math.sqrt(d))
+            _uniform(self.decompress, 1 / math.sqrt(d_h))
+
+    def forward(self, stream: Tensor, position: Tensor | None, queries: int) -> Tensor:
+        """Sum of the heads' outputs at each of the last `queries` positions: [batch, queries, d]."""
+        read = self._read(stream, position)  # [batch, S, inner]
+        S = read.shape[1]
+        scores = read[:, None] @ self._wanted(read[:, S - queries :])  # [batch, queries, S, H]
+        if queries > 1:
+            future = torch.ones(queries, S, dtype=torch.bool, device=scores.device).triu(S - queries + 1)
+            scores = scores.masked_fill(future[:, :, None], -math.inf)
+        mixed = read[:, None].mT @ scores.softmax(2)  # [batch, queries, inner, H]
+        return _linear(mixed.flatten(2), self._written().flatten(1))
+
+    def everywhere(self, stream: Tensor, position: Tensor | None) -> Tensor:
+        """The same at the last position of every context, for a stream of each token at each position, [N, S, d].
+
+        The result is [N, ..., N, d], with one axis for each position. A score depends on two tokens
+        only, and all contexts that have the same token somewhere share what it makes heads write,
+        so nothing is looked up.
+        """
+        read = self._read(stream, position)  # [N, S, inner]
+        N, S, H = *read.shape[:2], len(self.query)
+        *grid, head, inner = range(S + 2)  # einsum's names of axes: the token at each position, then two more
+        wanted = self._wanted(read[:, -1])  # [N, inner, H]
+        scores = []
+        for s in range(S):
+            tokens = sorted({s, S - 1})  # the two that this score depends on, or the one
+            score = torch.einsum(read[:, s], [s, inner], wanted, [S - 1, inner, head], [*tokens, head])
+            scores.append(score.reshape([N if axis in tokens else 1 for axis in grid] + [H]).expand(*[N] * S, H))
+        weights = torch.stack(scores).softmax(0)  # [S, N, ..., N, H]
+        update = torch.einsum("nsi,dih->snhd", read, self._written())
+        parts = [torch.einsum(weights[s], [*grid, head], update[s], [s, head, inner], [*grid, inner]) for s in range(S)]
+        return torch.stack(parts).sum(0)
+
+    def _read(self, stream: Tensor, position: Tensor | None) -> Tensor:
+        read = stream if self.compress is None else _linear(stream, self.compress)
+        return read if position is None else read + position
+
+    def _wanted(self, read: Tensor) -> Tensor:
+        """What each head looks for, [..., inner, H]: its product with what is read elsewhere is the score."""
+        pair = self.key.mT @ (self.query * self.factor)  # [H, inner, inner]
+        H, inner, _ = pair.shape
+        return _linear(read, pair.transpose(0, 1).flatten(0, 1)).reshape(*read.shape[:-1], inner, H)
+
+    def _written(self) -> Tensor:
+        """What the heads write to the stream, as a linear map of what they attended to: [d, inner, H]."""
+        output = self.output if self.decompress is None else self.decompress @ self.output  # [H, d, d_h]
+        return (output @ self.value).permute(1, 2, 0)
+
+
+def _linear(vectors: Tensor, weight: Tensor) -> Tensor:
+    """The linear map on a flat batch: with more axes, vmap over replicas would copy the weight for every vector."""
+    return linear(vectors.flatten(0, -2), weight).reshape(*vectors.shape[:-1], len(weight))
+
+
+def _uniform(weight: Tensor, bound: float) -> None:
+    nn.init.uniform_(weight, -bound, bound)

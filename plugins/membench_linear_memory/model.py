@@ -1,0 +1,44 @@
+"""The linear associative memory as a module."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, normalize
+
+from membench.api import Shape
+from membench_linear_memory import LinearMemoryConfig
+
+
+class LinearMemory(nn.Module):
+    """Maps tokens int64[batch, S] to logits [batch, N]: U W x, with x the frozen unit vector of the context.
+
+    A table of N^S context vectors is never made. Each token has random phases at each position, a
+    context adds those of its tokens, and x is their cosine, normalised: the real part of a binding of
+    phasors (Plate, 'Holographic Reduced Representations', IEEE Transactions on Neural Networks 6,
+    1995). The phases of any two contexts are then independent and uniform, as if they had been drawn
+    for each; products of random signs, the simpler binding, give some contexts the same vector.
+    """
+
+    phases: Tensor
+    outputs: Tensor
+
+    def __init__(self, shape: Shape, config: LinearMemoryConfig) -> None:
+        super().__init__()
+        N, S = shape
+        self.register_buffer("phases", 2 * math.pi * torch.rand(S, N, config.d))
+        self.register_buffer("outputs", normalize(torch.randn(N, config.d), dim=1))
+        # Zero would do for a convex loss, but its logits are all equal, and no answer is then the largest.
+        self.weight = nn.Parameter(0.01 * torch.randn(config.d, config.d))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.contexts(tokens) @ self.weight.T @ self.outputs.T
+
+    def contexts(self, tokens: Tensor) -> Tensor:
+        """The unit vectors of contexts, [batch, d]."""
+        S, N, _ = self.phases.shape
+        places = tokens + N * torch.arange(S, device=tokens.device)
+        bound = embedding(places, self.phases.flatten(0, 1)).sum(1)  # [batch, d]
+        return normalize(bound.cos(), dim=1)

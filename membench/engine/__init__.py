@@ -1,0 +1,1 @@
+"""Protocols, and the training engine that they share."""

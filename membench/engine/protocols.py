@@ -1,0 +1,117 @@
+"""Protocols: the ways to find weights for given facts. Declared here without torch, carried out next door."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from membench.errors import unknown
+from membench.options import option
+
+if TYPE_CHECKING:
+    from membench.engine.workbench import Outcome, Workbench
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How weights are found. `version` changes whenever the same trial would be trained differently."""
+
+    name: str
+    version: int
+    summary: str
+    config: type  # a frozen dataclass; its fields are the -P options
+    ranked: bool = True  # whether its numbers belong on a leaderboard
+    chooses: bool = False  # whether there is something to choose for all seeds before training: `choose(bench, config)`
+    module: str = field(repr=False)  # where `find_weights(bench, config, seeds)` is
+
+    def choose(self, bench: Workbench, config: Any) -> dict[str, Any]:
+        choice: dict[str, Any] = importlib.import_module(self.module).choose(bench, config)
+        return choice
+
+    def find_weights(self, bench: Workbench, config: Any, seeds: Sequence[int]) -> list[Outcome]:
+        outcomes: list[Outcome] = importlib.import_module(self.module).find_weights(bench, config, seeds)
+        return outcomes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converged:
+    steps: int = option(1000, help="Adam steps of the first round; each further round takes twice as many", minimum=1)
+    rounds: int = option(
+        5, help="rounds at most; a round is left out once more steps no longer help", minimum=1, maximum=12
+    )
+    lr: float | None = option(
+        None, help="learning rate at the start; auto chooses from a grid", minimum=1e-6, maximum=10
+    )
+    beta1: float | None = option(None, help="Adam's first decay; auto chooses", minimum=0, maximum=0.9999)
+    beta2: float | None = option(None, help="Adam's second decay; auto chooses", minimum=0, maximum=0.99999)
+    dtype: str = option("float32", help="precision of weights and training", choices=("float32", "float64"))
+
+    def __post_init__(self) -> None:
+        if (self.beta1 is None) != (self.beta2 is None):
+            raise ValueError("beta1 and beta2 are chosen together: set both or none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quick:
+    steps: int = option(200, help="Adam steps", minimum=1)
+    lr: float = option(0.02, help="learning rate at the start; it falls linearly to zero", minimum=1e-6, maximum=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dana2024:
+    batches: int = option(64, help="batches in an epoch", minimum=1)
+    batch: int = option(256, help="samples in a batch", minimum=1)
+    epochs: int = option(64, help="epochs; the pool of samples is reshuffled in each", minimum=1)
+    lr: float = option(1e-2, help="learning rate in the first epoch", minimum=0, maximum=10)
+    lr_end: float = option(5e-4, help="learning rate that it falls to, linearly by epoch", minimum=0, maximum=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Construct:
+    construction: str = option("default", help="which of the architecture's constructions")
+
+
+PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol(
+            name="converged",
+            version=1,
+            summary="Exact gradient over all facts, Adam with decay, longer rounds until more steps no longer help: "
+            "measures capacity.",
+            config=Converged,
+            chooses=True,
+            module="membench.engine.converged",
+        ),
+        Protocol(
+            name="dana2024",
+            version=1,
+            summary="The training of Dana, Pydi and Chevaleyre (2024): sampled minibatches, their schedule and metric.",
+            config=Dana2024,
+            module="membench.engine.dana2024",
+        ),
+        Protocol(
+            name="quick",
+            version=1,
+            summary="A few hundred exact Adam steps: for smoke tests and demos, never ranked.",
+            config=Quick,
+            ranked=False,
+            module="membench.engine.quick",
+        ),
+        Protocol(
+            name="construct",
+            version=1,
+            summary="No training: the architecture's closed-form weights, in float64.",
+            config=Construct,
+            module="membench.engine.construct",
+        ),
+    )
+}
+
+
+def get_protocol(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise unknown("protocol", name, PROTOCOLS, "list them with: membench run --help")
+    return PROTOCOLS[name]

@@ -1,0 +1,96 @@
+"""The workbench: what a protocol works with. It builds models, draws facts and makes trainers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from membench.api import Architecture, Shape, Task
+from membench.engine.general import GeneralTrainer
+from membench.engine.trainer import Trainer
+from membench.errors import NotApplicable, UsageError
+from membench.facts import WEIGHT_STREAM, Facts, draw_facts, generator
+
+Report = Callable[[float, str], None]  # fraction done, and a few words
+
+
+@dataclass
+class Outcome:
+    """What a protocol found for one seed: a model with its weights, and how it got there."""
+
+    seed: int
+    module: nn.Module
+    facts: Facts
+    trace: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)  # beyond the exhaustive ones
+
+
+@dataclass
+class Workbench:
+    """One architecture config on one task config, on one device."""
+
+    architecture: Architecture[Any]
+    config: Any
+    task: Task[Any]
+    task_config: Any
+    device: str = "cpu"
+    kernel: str = "auto"  # auto, on or off
+    choice: dict[str, Any] | None = None  # what the protocol chose for all seeds, if that was done before
+    report: Report = lambda fraction, text: None
+    notes: list[str] = field(default_factory=list)  # what a reader of the record should know
+    _facts: dict[int, Facts] = field(default_factory=dict, repr=False)
+
+    @property
+    def shape(self) -> Shape:
+        return self.task.shape(self.task_config)
+
+    def facts(self, seed: int) -> Facts:
+        if seed not in self._facts:
+            self._facts[seed] = draw_facts(self.task, self.task_config, seed)
+        return self._facts[seed]
+
+    def model(self, seed: int, dtype: str = "float32") -> nn.Module:
+        """A freshly built model. The seed of its weights tells nothing about the seed of the facts."""
+        weight_seed = int(generator(seed, WEIGHT_STREAM).integers(2**63))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(weight_seed)
+            module = self.architecture.build(self.shape, self.config)
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"build of '{self.architecture.name}' returned a {type(module).__name__}, not an nn.Module")
+        return module.to(device=self.device, dtype=getattr(torch, dtype))
+
+    def trainer(
+        self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]]
+    ) -> Trainer:
+        """The fused kernel where there is one and it covers the models, else the general way."""
+        pairs = np.array(betas, dtype=np.float32)
+        if self.kernel != "off":
+            try:
+                return self._kernel(modules, facts, pairs)
+            except NotApplicable as reason:
+                if self.kernel == "on":
+                    raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
+                if self.architecture.kernel:
+                    self.note(f"general path: {reason}")
+        return GeneralTrainer(modules, facts, pairs, note=self.note)
+
+    def _kernel(self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Any) -> Trainer:
+        if self.architecture.kernel is None:
+            raise NotApplicable("this architecture has no kernel")
+        return self.architecture.kernel(modules, facts, betas)
+
+    def outcome(self, seed: int, state: Mapping[str, torch.Tensor], **fields: Any) -> Outcome:
+        """A freshly built model with the weights that were found: what was learned outside its state is lost."""
+        dtype = next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
+        module = self.model(seed, dtype)
+        module.load_state_dict(dict(state))
+        return Outcome(seed, module, self.facts(seed), **fields)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)

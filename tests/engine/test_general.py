@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from membench.engine import general
+from membench.engine.general import GeneralTrainer, why_not_batched
+from membench.engine.trainer import Batches
+from membench.facts import Facts
+
+N, S, T = 6, 2, 20
+
+
+class Model(nn.Module):
+    """A small model with everything that a trainer has to carry: weights, a buffer and a frozen parameter."""
+
+    def __init__(self, seed: int, extra: nn.Module | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.word = nn.Embedding(N, 4)
+        self.frozen = nn.Parameter(torch.randn(8, 8), requires_grad=False)
+        self.register_buffer("shift", torch.randn(8))
+        self.extra = extra or nn.Identity()
+        self.out = nn.Linear(8, N)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.word(tokens).flatten(1) @ self.frozen + self.shift)
+        logits: torch.Tensor = self.out(self.extra(hidden))
+        return logits
+
+
+def make_facts(seed: int, dense: bool = False) -> Facts:
+    rng = np.random.default_rng(seed)
+    ranks = np.sort(rng.choice(N**S, T, replace=False))
+    inputs = np.stack(np.unravel_index(ranks, (N,) * S), axis=1).astype(np.int64)
+    prior = rng.dirichlet(np.ones(T))
+    targets = rng.dirichlet(np.ones(N), T) if dense else rng.integers(N, size=T)
+    return Facts(inputs, targets, prior, N)
+
+
+def betas(count: int) -> Any:
+    return np.array([[0.9, 0.99]] * count, dtype=np.float32)
+
+
+def reference(
+    module: nn.Module, facts: Facts, rates: Any, batches: Any = None
+) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """The same training by torch's own Adam, one model at a time."""
+    adam = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], betas=(0.9, 0.99))
+    inputs, prior = torch.from_numpy(facts.inputs), torch.from_numpy(facts.prior).float()
+    targets = torch.from_numpy(facts.targets)
+    losses = []
+    for step, rate in enumerate(rates):
+        if batches is None:
+            answer = targets if facts.is_association else targets.float()
+            loss = (prior * nn.functional.cross_entropy(module(inputs), answer, reduction="none")).sum()
+        else:
+            contexts, labels = batches[0][step], batches[1][step]
+            loss = nn.functional.cross_entropy(module(inputs[contexts]), torch.from_numpy(labels))
+        adam.param_groups[0]["lr"] = float(rate)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}, losses
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_it_trains_as_torch_does(dense: bool, replicas: int) -> None:
+    facts = [make_facts(r, dense) for r in range(replicas)]
+    rates = np.tile(np.linspace(0.05, 0.01, 12, dtype=np.float32), (replicas, 1))
+    trainer = GeneralTrainer([Model(r) for r in range(replicas)], facts, betas(replicas))
+    first, second = trainer.advance(rates[:, :5]), trainer.advance(rates[:, 5:])  # the moments carry over
+    for r in range(replicas):
+        state, losses = reference(Model(r), facts[r], rates[r])
+        assert np.concatenate([first.loss[r], second.loss[r]]) == pytest.approx(losses, rel=1e-4)
+        assert trainer.state(r).keys() == state.keys()
+        for name, value in state.items():
+            torch.testing.assert_close(trainer.state(r)[name], value, rtol=1e-3, atol=2e-5)
+
+
+def test_sampled_batches_train_as_torch_does() -> None:
+    rng = np.random.default_rng(0)
+    contexts, labels = rng.integers(T, size=(2, 6, 5)), rng.integers(N, size=(2, 6, 5))
+    facts, rates = [make_facts(r) for r in range(2)], np.full((2, 6), 0.02, dtype=np.float32)
+    trainer = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
+    progress = trainer.advance(rates, Batches(contexts, labels))
+    assert np.isfinite(progress.accuracy).all()
+    for r in range(2):
+        state, losses = reference(Model(r), facts[r], rates[r], (contexts[r], labels[r]))
+        assert progress.loss[r] == pytest.approx(losses, rel=1e-4)
+        torch.testing.assert_close(trainer.state(r)["out.weight"], state["out.weight"], rtol=1e-3, atol=2e-5)
+
+
+def test_chunks_accumulate_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = np.full((2, 4), 0.02, dtype=np.float32)
+    facts = [make_facts(r) for r in range(2)]
+    whole = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
+    seen = whole.advance(rates)
+    cut = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
+    cut._lanes[0][1].rows = 7
+    assert cut.advance(rates).loss == pytest.approx(seen.loss, rel=1e-5)
+    torch.testing.assert_close(cut.state(1)["out.weight"], whole.state(1)["out.weight"], rtol=1e-4, atol=1e-5)
+
+
+def test_memory_decides_how_many_contexts_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = [make_facts(0)]
+    roomy = GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1]._rows_at_once()
+    monkeypatch.setattr(general, "CHUNK_BYTES", general.CHUNK_BYTES // 4)
+    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1]._rows_at_once() == pytest.approx(
+        roomy / 4, rel=0.01
+    )
+
+
+def test_a_replica_without_a_rate_is_left_alone() -> None:
+    trainer = GeneralTrainer([Model(0), Model(1)], [make_facts(0), make_facts(1)], betas(2))
+    rates = np.array([[0.01] * 3, [0.0] * 3], dtype=np.float32)
+    before = trainer.state(1)["out.weight"]
+    trainer.advance(rates)
+    assert torch.equal(trainer.state(1)["out.weight"], before)
+
+
+class Rescale(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if bool(x.sum() > 0) else x  # control flow that depends on data
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (nn.Dropout(0.5), "'extra' is dropout"),
+        (nn.BatchNorm1d(8), "'extra' is batch norm"),
+        (Rescale(), "data-dependent"),
+        (Counting(), "changes its own buffers"),
+    ],
+)
+def test_what_cannot_be_batched_is_trained_one_by_one_and_says_why(extra: nn.Module, words: str) -> None:
+    assert words in str(why_not_batched(Model(0, extra), make_facts(0)))
+    notes: list[str] = []
+    trainer = GeneralTrainer(
+        [Model(r, extra) for r in range(2)], [make_facts(r) for r in range(2)], betas(2), notes.append
+    )
+    progress = trainer.advance(np.full((2, 30), 0.05, dtype=np.float32))
+    assert words in notes[0]
+    assert (progress.loss[:, -1] < progress.loss[:, 0]).all()
+
+
+def test_plain_modules_are_batched() -> None:
+    assert why_not_batched(Model(0), make_facts(0)) is None

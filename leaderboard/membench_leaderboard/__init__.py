@@ -1,0 +1,1 @@
+"""Records to what people look at: a frame, scores, tables and plots."""

@@ -1,0 +1,69 @@
+"""Records as a pandas frame: one row for each finished trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from membench.records import Record
+
+METRICS = ("accuracy", "kl", "associations", "bits", "bits_per_parameter")
+SIZES = ("parameters", "without_embeddings", "buffers")
+COLUMNS = (
+    "id", "seed", "task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config",
+    "architecture", "config", *SIZES, *METRICS, "lower_bound", "lower_bound_name", "zero_head", "chance", "converged",
+)  # fmt: skip
+
+
+def to_frame(records: Iterable[Record]) -> pd.DataFrame:
+    """Complete records only; of the same trial recorded twice, the first counts."""
+    rows = [_row(record) for record in records if record.complete]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.drop_duplicates(["id", "seed"], ignore_index=True)
+
+
+def _row(record: Record) -> dict[str, Any]:
+    bounds = {bound.get("name"): bound for bound in record.bounds if isinstance(bound, dict)}
+    name, value = _best_lower_bound(bounds.values())
+    return {
+        "id": record.id,
+        "seed": record.seed,
+        "task": record.task["name"],
+        "task_version": record.task["version"],
+        "task_config": describe(record.task),
+        "protocol": record.protocol["name"],
+        "protocol_version": record.protocol["version"],
+        "protocol_config": describe(record.protocol),
+        "architecture": record.architecture["name"],
+        "config": describe(record.architecture),
+        **{key: _number(record.size.get(key)) for key in SIZES},
+        **{key: _number(record.metrics.get(key)) for key in METRICS},
+        "lower_bound": value,
+        "lower_bound_name": name,
+        "zero_head": _number(bounds.get("zero-head", {}).get("value")),
+        "chance": _number(bounds.get("chance", {}).get("value")),
+        "converged": record.trace.get("converged"),
+    }
+
+
+def _best_lower_bound(bounds: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
+    """The largest accuracy that theory guarantees, and who guarantees it."""
+    proven = [b for b in bounds if b.get("quantity") == "accuracy" and b.get("direction") == "lower"]
+    values = [(_number(bound.get("value")), str(bound.get("name"))) for bound in proven]
+    value, name = max((pair for pair in values if not math.isnan(pair[0])), default=(math.nan, ""))
+    return name, value
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def describe(part: dict[str, Any]) -> str:
+    """The short words for a config that its record carries, or all of the config."""
+    label, config = part.get("label"), part["config"]
+    if isinstance(label, str):
+        return label
+    return " ".join(f"{name}={value}" for name, value in config.items()) if isinstance(config, dict) else str(config)

@@ -1,0 +1,72 @@
+"""Plots, in one look: readable in print, by colour-blind people, and at half size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from membench.errors import UsageError
+from membench_leaderboard.table import split
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart, and a marker each.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def draw(rows: pd.DataFrame, path: Path) -> Path:
+    """Accuracy against parameters for one task and protocol, with what theory guarantees and the baselines."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")
+    tables = list(split(rows))
+    if len(tables) > 1:
+        raise UsageError(
+            f"a plot shows one task config and protocol, but there are {len(tables)}; "
+            "choose with --task and --protocol, or name a folder that has one"
+        )
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    common, group = tables[0]
+    with plt.rc_context(
+        {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "membench"}
+    ):
+        figure, axes = plt.subplots(figsize=(7.2, 4.5), layout="constrained")
+        _curves(axes, group)
+        _baselines(axes, group)
+        axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
+        axes.set_title(
+            f"{common['task']} ({common['task_config']}), protocol {common['protocol']}", fontsize=11, loc="left"
+        )
+        figure.legend(loc="outside right upper", frameon=False)
+        try:
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except OSError as error:
+            raise UsageError(f"cannot write '{path}': {error.strerror}") from None
+        finally:
+            plt.close(figure)
+    return path
+
+
+def _curves(axes: Any, group: pd.DataFrame) -> None:
+    for number, (name, rows) in enumerate(group.groupby("architecture", sort=True)):
+        rows = rows.sort_values("parameters")
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        low = (rows["accuracy"] - rows["low"]).fillna(0).clip(lower=0)
+        high = (rows["high"] - rows["accuracy"]).fillna(0).clip(lower=0)
+        axes.errorbar(rows["parameters"], rows["accuracy"], yerr=[low, high], label=str(name), color=colour,
+                      marker=marker, capsize=3, linewidth=1.6, markersize=6)  # fmt: skip
+        proven = rows.dropna(subset=["lower_bound"])
+        if len(proven):
+            axes.plot(proven["parameters"], proven["lower_bound"], color=colour, linestyle=":", linewidth=1.6,
+                      marker=marker, markersize=3, label=f"{name}: proven")  # fmt: skip
+
+
+def _baselines(axes: Any, group: pd.DataFrame) -> None:
+    for name, label, style in (("zero_head", "last token only", "--"), ("chance", "chance", "-.")):
+        if group[name].notna().any():
+            axes.axhline(group[name].mean(), color="#666666", linestyle=style, linewidth=1.1, label=label)

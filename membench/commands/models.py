@@ -1,0 +1,71 @@
+"""`membench models`: the architectures that can be run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from membench.api import Architecture
+from membench.commands.common import (
+    console,
+    json_option,
+    listing,
+    load_registry,
+    option_rows,
+    options_table,
+    plugin_options,
+    print_json,
+)
+from membench.registry import Registry
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+@plugin_options
+def models(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> None:
+    """List the architectures, or show one with its options.
+
+    \b
+    membench models
+    membench models aot
+    """
+    registry = load_registry(files, block)
+    chosen = [registry.architecture(name)] if name else list(registry.architectures.values())
+    if as_json:
+        print_json([_as_json(registry, one) for one in chosen])
+    elif name:
+        _show_one(registry, chosen[0])
+    else:
+        _show_all(registry, chosen)
+
+
+def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
+    plugin = registry.provider(one)
+    return {
+        "name": one.name,
+        "summary": one.summary,
+        "reference": one.reference,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "constructions": list(one.constructions),
+        "kernel": one.kernel is not None,
+        "options": option_rows(one.config),
+    }
+
+
+def _show_all(registry: Registry, chosen: list[Architecture[Any]]) -> None:
+    table = listing("", "model", "from", "summary")
+    for one in chosen:
+        table.add_row(one.name, registry.provider(one).origin, one.summary)
+    console().print(table)
+    console().print("\nOptions of one: membench models NAME", style="dim")
+
+
+def _show_one(registry: Registry, one: Architecture[Any]) -> None:
+    out = console()
+    out.print(f"[bold]{one.name}[/bold]  {one.summary}\nFrom {registry.provider(one).origin}. {one.reference}\n")
+    out.print(options_table(one.config, "-M"))
+    if one.constructions:
+        out.print(f"\nConstructions (--protocol construct -P construction=NAME): {', '.join(one.constructions)}")

@@ -1,0 +1,55 @@
+"""`membench plugins`: who provides what, and what did not load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
+from membench.registry import Plugin
+
+
+@click.command()
+@json_option
+@plugin_options
+def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> None:
+    """List the plugins with what each brings; one that failed says why.
+
+    MEMBENCH_PLUGINS=a,b loads only those; --block leaves one out; MEMBENCH_STRICT=1 raises what a
+    plugin raises, with its traceback.
+    """
+    found = load_registry(files, block).plugins
+    if as_json:
+        print_json([_as_json(plugin) for plugin in found])
+        return
+    table = listing("", "plugin", "from", "status", "brings")
+    for plugin in found:
+        detail = escape(plugin.reason) if plugin.reason else _brings(plugin)
+        colour = {"loaded": "green", "failed": "red"}.get(plugin.status, "yellow")
+        table.add_row(plugin.name, plugin.origin, f"[{colour}]{plugin.status}[/{colour}]", detail)
+    console().print(table)
+
+
+def _brings(plugin: Plugin) -> str:
+    parts: dict[str, tuple[Any, ...]] = {"model": plugin.architectures, "task": plugin.tasks, "bound": plugin.bounds}
+    return "; ".join(
+        f"{kind}{'s' if len(items) > 1 else ''} {', '.join(item.name for item in items)}"
+        for kind, items in parts.items()
+        if items
+    )
+
+
+def _as_json(plugin: Plugin) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "commit": plugin.commit,
+        "status": plugin.status,
+        "reason": plugin.reason,
+        "architectures": [item.name for item in plugin.architectures],
+        "tasks": [item.name for item in plugin.tasks],
+        "bounds": [item.name for item in plugin.bounds],
+    }

@@ -1,0 +1,58 @@
+"""`membench tasks`: what can be memorised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from membench.api import Task
+from membench.commands.common import (
+    console,
+    json_option,
+    listing,
+    load_registry,
+    option_rows,
+    options_table,
+    plugin_options,
+    print_json,
+)
+from membench.registry import Registry
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+@plugin_options
+def tasks(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> None:
+    """List the tasks, or show one with its options.
+
+    \b
+    membench tasks
+    membench tasks bigram
+    """
+    registry = load_registry(files, block)
+    chosen = [registry.task(name)] if name else list(registry.tasks.values())
+    if as_json:
+        print_json([_as_json(registry, one) for one in chosen])
+        return
+    out = console()
+    if name:
+        out.print(f"[bold]{chosen[0].name}[/bold]  version {chosen[0].version}\n{chosen[0].summary}\n")
+        out.print(options_table(chosen[0].config, "-T"))
+        return
+    table = listing("", "task", "version", "from", "summary")
+    for one in chosen:
+        table.add_row(one.name, str(one.version), registry.provider(one).origin, one.summary)
+    out.print(table)
+    out.print("\nOptions of one: membench tasks NAME", style="dim")
+
+
+def _as_json(registry: Registry, one: Task[Any]) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "version": one.version,
+        "summary": one.summary,
+        "distribution": registry.provider(one).distribution,
+        "options": option_rows(one.config),
+    }

@@ -1,0 +1,203 @@
+"""Trials to records: worker processes, one thread each, and what is finished is kept whatever happens."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from membench.engine.protocols import get_protocol
+from membench.errors import MembenchError
+from membench.records import Record, Store
+from membench.registry import Selection
+from membench.trial import Point, Trial
+from membench.worker import Job, serve
+
+REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not depend on the number of cores
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, as opposed to what; none of it is part of a trial's identity."""
+
+    device: str = "cpu"
+    kernel: str = "auto"
+    jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
+
+    @property
+    def workers(self) -> int:
+        if self.jobs:
+            return self.jobs
+        return available_cores() if self.device == "cpu" else 1
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass
+class Watcher:
+    """What a caller may want to see on the way."""
+
+    progress: Callable[[float, str], None] = lambda fraction, text: None
+    finished: Callable[[Trial, Record], None] = lambda trial, record: None
+
+
+def make_jobs(trials: Sequence[Trial], selection: Selection, options: Options) -> list[Job]:
+    """Seeds of one point together, in groups whose make-up depends on the trials alone."""
+    by_point: dict[Point, list[int]] = {}
+    for trial in trials:
+        by_point.setdefault(trial.point, []).append(trial.seed)
+    return [
+        Job(point, group, selection, options.device, options.kernel)
+        for point, seeds in by_point.items()
+        for group in _groups(sorted(seeds))
+    ]
+
+
+def chosen_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
+    """Jobs that can start now, and those that wait until something was chosen for their point."""
+    ready: list[Job] = []
+    waiting: dict[Point, list[Job]] = {}
+    for job in jobs:
+        if not get_protocol(job.point.protocol).chooses:
+            ready.append(job)
+            continue
+        if job.point not in waiting:
+            ready.append(replace(job, seeds=()))
+        waiting.setdefault(job.point, []).append(job)
+    return ready, waiting
+
+
+def _groups(seeds: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    count = max(-(-len(seeds) // REPLICAS), min(2, len(seeds)))  # at least two, for two cores
+    size = -(-len(seeds) // count)
+    return (tuple(seeds[i : i + size]) for i in range(0, len(seeds), size))
+
+
+def execute(
+    trials: Sequence[Trial], store: Store, selection: Selection, options: Options, watcher: Watcher | None = None
+) -> list[Record]:
+    """Run the trials and write each record as soon as its job ends. A worker that dies costs its own trials."""
+    by_key = {(trial.point, trial.seed): trial for trial in trials}
+    crew = _Crew(make_jobs(trials, selection, options), options.workers, watcher or Watcher())
+    records: list[Record] = []
+    try:
+        for job, record in crew.work():
+            trial = by_key[job.point, record.seed]
+            store.write(trial, record)
+            crew.watcher.finished(trial, record)
+            records.append(record)
+    finally:
+        crew.dismiss()
+    return records
+
+
+@dataclass
+class _Worker:
+    job: Job
+    process: BaseProcess
+    missing: set[int]  # seeds without a record yet
+    fraction: float = 0.0
+    choice: str | None = None
+
+
+@dataclass
+class _Crew:
+    """The workers, each on one job; a new one is started when one ends."""
+
+    jobs: Sequence[Job]
+    size: int
+    watcher: Watcher
+    busy: dict[Connection, _Worker] = field(default_factory=dict)
+    done: int = 0
+    text: str = ""  # the latest words of any worker
+    later: dict[Point, list[Job]] = field(default_factory=dict)  # jobs that wait for a choice
+
+    def work(self) -> Iterator[tuple[Job, Record]]:
+        ready, self.later = chosen_first(self.jobs)
+        waiting = deque(ready)
+        total = len(waiting) + sum(map(len, self.later.values()))
+        context = multiprocessing.get_context("forkserver")
+        # torch is imported once, by the server that the workers are forked from
+        context.set_forkserver_preload(["torch", "membench.worker", "membench.engine.workbench"])
+        while waiting or self.busy:
+            while waiting and len(self.busy) < self.size:
+                self._start(context, waiting.popleft())
+            for connection in wait(list(self.busy)):
+                assert isinstance(connection, Connection)
+                worker = self.busy[connection]
+                for record in self._hear(connection, worker, waiting):
+                    yield worker.job, record
+            fraction = (self.done + sum(worker.fraction for worker in self.busy.values())) / total
+            self.watcher.progress(fraction, self.text)
+
+    def _start(self, context: Any, job: Job) -> None:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=serve, args=(job, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self.busy[ours] = _Worker(job, process, set(job.seeds))
+
+    def _hear(self, connection: Connection, worker: _Worker, waiting: deque[Job]) -> Iterator[Record]:
+        try:
+            message = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            yield from self._ended(connection, worker)
+            if not worker.job.seeds:
+                following = self.later.pop(worker.job.point)
+                waiting.extendleft(replace(job, choice=worker.choice) for job in reversed(following))
+            return
+        if message["kind"] == "progress":
+            worker.fraction, self.text = message["fraction"], message["text"]
+        elif message["kind"] == "usage":
+            error = MembenchError(message["text"])
+            error.exit_code = message["exit_code"]
+            raise error
+        elif message["kind"] == "choice":
+            worker.choice = message["choice"]
+        else:
+            record = Record.from_json(message["record"])
+            worker.missing.discard(record.seed)
+            yield record
+
+    def _ended(self, connection: Connection, worker: _Worker) -> Iterator[Record]:
+        worker.process.join()
+        connection.close()
+        del self.busy[connection]
+        self.done += 1
+        for seed in sorted(worker.missing):
+            yield _lost(worker.job, seed, worker.process.exitcode)
+
+    def dismiss(self) -> None:
+        for worker in self.busy.values():
+            worker.process.kill()
+        for connection, worker in self.busy.items():
+            worker.process.join()
+            connection.close()
+        self.busy.clear()
+
+
+def _lost(job: Job, seed: int, exit_code: int | None) -> Record:
+    """The record of a trial whose worker died without a word: killed, out of memory, or a crash in native code."""
+    point = job.point
+    how = f"was killed by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with code {exit_code}"
+    return Record(
+        id=point.id,
+        seed=seed,
+        status="failed",
+        architecture={"name": point.architecture, "config": json.loads(point.config)},
+        task={"name": point.task, "version": point.task_version, "config": json.loads(point.task_config)},
+        protocol={
+            "name": point.protocol,
+            "version": point.protocol_version,
+            "config": json.loads(point.protocol_config),
+        },
+        error=f"the worker process {how}",
+    )

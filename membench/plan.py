@@ -1,0 +1,124 @@
+"""Names and option texts to trials: the grid of a command, with all its mistakes found before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from membench.api import Architecture, Task
+from membench.engine.protocols import Protocol, get_protocol
+from membench.errors import MembenchError, UsageError
+from membench.options import MAX_GRID, assignments, expand, validate
+from membench.registry import Registry
+from membench.trial import Trial
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for, in their own words."""
+
+    models: Sequence[str]
+    tasks: Sequence[str]
+    model_options: Sequence[str] = ()
+    task_options: Sequence[str] = ()
+    protocol: str = "converged"
+    protocol_options: Sequence[str] = ()
+    seeds: Sequence[int] = (0, 1, 2, 3, 4)
+
+
+def plan(registry: Registry, request: Request) -> list[Trial]:
+    """Every trial of the grid; mistakes of all parts are reported together."""
+    mistakes = _Mistakes()
+    architectures = (
+        mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
+    )
+    tasks = mistakes.collect(lambda: _chosen(request.tasks, registry.task, registry.tasks)) or []
+    protocol = mistakes.collect(lambda: get_protocol(request.protocol))
+    models = mistakes.collect(lambda: _grids(architectures, request.model_options, "model", "membench models"))
+    data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks"))
+    settings = mistakes.collect(lambda: _protocol_grid(protocol, request.protocol_options) if protocol else [])
+    mistakes.settle()
+    size = len(models) * len(data) * len(settings) * len(request.seeds)
+    if size > MAX_GRID:
+        raise UsageError(f"the grid has {size:,} trials; at most {MAX_GRID:,} are taken at once")
+    trials = [
+        Trial(architecture, config, task, task_config, protocol, setting, seed)
+        for architecture, config in models
+        for task, task_config in data
+        for setting in settings
+        for seed in request.seeds
+    ]
+    check_fit(trials)
+    return trials
+
+
+class _Mistakes:
+    """Collects the sentences of several errors into one."""
+
+    def __init__(self) -> None:
+        self.errors: list[MembenchError] = []
+
+    def collect(self, step: Any) -> Any:
+        try:
+            return step()
+        except MembenchError as error:
+            self.errors.append(error)
+            return None
+
+    def settle(self) -> None:
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise UsageError("\n".join(str(error) for error in self.errors))
+
+
+def _chosen(names: Sequence[str], get: Any, known: dict[str, Any]) -> list[Any]:
+    wanted = [name.strip() for text in names for name in text.split(",") if name.strip()]
+    if not wanted:
+        raise UsageError("no name is given; name one, several with commas, or all")
+    return list(known.values()) if wanted == [ALL] else [get(name) for name in dict.fromkeys(wanted)]
+
+
+def _grids(
+    items: Sequence[Architecture[Any]] | Sequence[Task[Any]], texts: Sequence[str], kind: str, verb: str
+) -> list[tuple[Any, Any]]:
+    """Each item with each of its configs. With several items, NAME.OPTION=VALUE sets an option of one of them."""
+    given = assignments(texts)
+    qualified = {(item.name, name[len(item.name) + 1 :]): name for item in items for name in given
+                 if name.startswith(f"{item.name}.")}  # fmt: skip
+    common = {name: text for name, text in given.items() if name not in qualified.values()}
+    mistakes = _Mistakes()
+    found: list[tuple[Any, Any]] = []
+    for item in items:
+        own = {option: given[full] for (owner, option), full in qualified.items() if owner == item.name}
+        hint = f"see its options with: {verb} {item.name}"
+        if len(items) > 1:
+            hint += f"; to set an option of one {kind} only, write NAME.OPTION=VALUE"
+        configs = mistakes.collect(lambda c=item.config, g={**common, **own}, o=item.name, h=hint: expand(c, g, o, h))
+        found += [(item, config) for config in configs or ()]
+    mistakes.settle()
+    return found
+
+
+def _protocol_grid(protocol: Protocol, texts: Sequence[str]) -> list[Any]:
+    return expand(protocol.config, assignments(texts), protocol.name, "see the options with: membench run --help")
+
+
+def check_fit(trials: Sequence[Trial]) -> None:
+    """UsageError for trials that cannot be built: an option out of range, or a config that does not fit the task."""
+    mistakes: dict[str, None] = {}
+    for point, trial in {trial.point: trial for trial in trials}.items():
+        try:
+            validate(trial.config, trial.architecture.name)
+            validate(trial.task_config, trial.task.name)
+            if trial.architecture.check:
+                trial.architecture.check(trial.task.shape(trial.task_config), trial.config)
+        except (UsageError, ValueError) as error:
+            text = str(error)
+            owner = f"{point.architecture} on {point.task}: "
+            mistakes[text if isinstance(error, UsageError) else owner + text] = None
+    if mistakes:
+        raise UsageError("\n".join(mistakes))

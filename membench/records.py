@@ -1,0 +1,183 @@
+"""Records: one JSON file per trial, written whole or not at all, and found again by the trial's identity."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from membench.errors import UsageError
+from membench.trial import Trial
+
+SCHEMA = 1
+_SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
+_REQUIRED = {
+    "architecture": ("name", "config"),
+    "task": ("name", "version", "config"),
+    "protocol": ("name", "version", "config"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a trial leaves. The first field stays first, so that a schema is known from a file's first bytes."""
+
+    schema: int = SCHEMA
+    id: str
+    seed: int
+    status: str  # complete or failed
+    architecture: dict[str, Any]  # name, distribution, version, commit, config
+    task: dict[str, Any]  # name, version, config, data_sha256
+    protocol: dict[str, Any]  # name, version, config
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    size: dict[str, Any] = field(default_factory=dict)
+    bounds: list[dict[str, Any]] = field(default_factory=list)
+    trace: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    git: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.status == "complete"
+
+    def to_json(self) -> str:
+        return json.dumps(_without_nan(asdict(self)), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """ValueError, in words, for anything that is not a record of this schema or an older one."""
+        data = json.loads(text)
+        if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
+            raise ValueError("not a membench record")
+        if data["schema"] > SCHEMA:
+            raise NewerSchema(data["schema"])
+        known = {one.name for one in fields(cls)}
+        record = _checked({name: value for name, value in data.items() if name in known})
+        return cls(**record)
+
+
+class NewerSchema(ValueError):
+    """A record that a newer membench wrote."""
+
+    def __init__(self, schema: int) -> None:
+        super().__init__(f"has record schema {schema}, but this membench reads up to {SCHEMA}; upgrade membench")
+
+
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    shapes: dict[str, type | tuple[type, ...]] = {
+        "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
+        "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
+        "error": (str, type(None)),
+    }  # fmt: skip
+    for name, kind in shapes.items():
+        if name in data and not isinstance(data[name], kind):
+            raise ValueError(f"its {name} is a {type(data[name]).__name__}")
+    missing = [name for name in ("id", "seed", "status", *_REQUIRED) if name not in data]
+    missing += [f"{part}.{key}" for part, keys in _REQUIRED.items() for key in keys if key not in data.get(part, ())]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    if any(not isinstance(value, (int, float, type(None))) for value in data.get("metrics", {}).values()):
+        raise ValueError("its metrics are not numbers")
+    return data
+
+
+def _without_nan(value: Any) -> Any:
+    """NaN and infinities as null: JSON has no word for them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records: results/<task>/<architecture>/<id>-s<seed>.json."""
+
+    root: Path
+
+    def path(self, trial: Trial) -> Path:
+        return self.root / trial.task.name / trial.architecture.name / f"{trial.id}-s{trial.seed}.json"
+
+    def find(self, trial: Trial) -> Record | None:
+        """The record of a finished trial; None when it is not there, failed, or cannot be read."""
+        try:
+            record = Record.from_json(self.path(trial).read_text("utf-8"))
+        except NewerSchema as error:
+            raise UsageError(f"'{self.path(trial)}' {error}") from None
+        except (OSError, ValueError):
+            return None
+        return record if record.complete and record.id == trial.id and record.seed == trial.seed else None
+
+    def write(self, trial: Trial, record: Record) -> Path:
+        path = self.path(trial)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, record.to_json())
+        return path
+
+    def check(self) -> None:
+        """UsageError unless the folder can be written to and holds nothing from a newer membench."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"
+            ) from None
+        for path in self.files():
+            with path.open("rb") as file:
+                found = _SCHEMA_AT_START.match(file.read(64))
+            if found and int(found[1]) > SCHEMA:
+                raise UsageError(f"'{path}' {NewerSchema(int(found[1]))}")
+
+    def files(self) -> Iterator[Path]:
+        return iter(sorted(self.root.rglob("*.json")))
+
+
+def read_records(paths: list[Path]) -> tuple[list[Record], list[str]]:
+    """All records below some folders (or in some files), and a sentence for each file that is none."""
+    records: list[Record] = []
+    problems: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"'{path}' does not exist; records are written by: membench run")
+        for file in [path] if path.is_file() else Store(path).files():
+            try:
+                records.append(Record.from_json(file.read_text("utf-8")))
+            except NewerSchema as error:
+                raise UsageError(f"'{file}' {error}") from None
+            except (OSError, ValueError, TypeError, RecursionError) as error:
+                problems.append(f"skipped '{file}': {_reason(error)}")
+    return records, problems
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not a whole JSON file ({error.msg}, line {error.lineno})"
+    return str(error)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, never a part, whatever happens in between."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it private; records are to be shared
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

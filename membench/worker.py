@@ -1,0 +1,206 @@
+"""The worker process: one job, from names to records. All that imports torch and plugins' models happens here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from typing import Any
+
+from membench.bounds import Setting, evaluate_bounds
+from membench.engine.protocols import get_protocol
+from membench.environment import describe_environment, describe_git
+from membench.errors import MembenchError
+from membench.options import label
+from membench.records import Record
+from membench.registry import Registry, Selection
+from membench.trial import Point
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some seeds of one point of a grid, as plain data."""
+
+    point: Point
+    seeds: tuple[int, ...]
+    selection: Selection
+    device: str = "cpu"
+    kernel: str = "auto"
+    threads: int = 1
+    choice: str | None = None  # as JSON; a job without seeds makes it
+
+
+def serve(job: Job, connection: Connection) -> None:
+    """Entry point of the process. Talks in JSON, so that nothing a plugin does can reach the parent but text."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
+    os.dup2(2, 1)  # a plugin that prints must not end up in somebody's --json
+    talk = _Talk(connection)
+    try:
+        if job.seeds:
+            for record in run_job(job, talk.progress):
+                talk.say(kind="record", record=record.to_json())
+        else:
+            talk.say(kind="choice", choice=make_choice(job, talk.progress))
+    except MembenchError as error:
+        talk.say(kind="usage", text=str(error), exit_code=error.exit_code)
+    connection.close()
+
+
+class _Talk:
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.last = connection, 0.0
+
+    def say(self, **message: Any) -> None:
+        self.connection.send_bytes(json.dumps(message).encode())
+
+    def progress(self, fraction: float, text: str) -> None:
+        if time.monotonic() - self.last > 0.1:
+            self.last = time.monotonic()
+            self.say(kind="progress", fraction=fraction, text=text)
+
+
+def make_choice(job: Job, report: Any = lambda fraction, text: None) -> str | None:
+    """What the protocol chooses for all seeds of a point. If that fails, each seed will fail on its own and say why."""
+    try:
+        bench = _Bench(job, report)
+        return json.dumps(bench.protocol.choose(bench.workbench, bench.protocol_config))
+    except MembenchError:
+        raise
+    except Exception:
+        return None
+
+
+def run_job(job: Job, report: Any = lambda fraction, text: None) -> list[Record]:
+    """The records of all seeds of the job. When a group fails as a whole, each seed gets its own try."""
+    bench = _Bench(job, report)
+    try:
+        return bench.records(job.seeds)
+    except MembenchError:
+        raise
+    except Exception as error:
+        if len(job.seeds) == 1:
+            return [bench.failure(job.seeds[0], error)]
+    return [record for seed in job.seeds for record in run_job(replace(job, seeds=(seed,)), report)]
+
+
+class _Bench:
+    """A job with its names looked up."""
+
+    def __init__(self, job: Job, report: Any) -> None:
+        import torch
+
+        from membench.engine.workbench import Workbench
+
+        torch.set_num_threads(job.threads)
+        self.job, point = job, job.point
+        self.registry = Registry(job.selection)
+        self.protocol = get_protocol(point.protocol)
+        architecture, task = self.registry.architecture(point.architecture), self.registry.task(point.task)
+        self.protocol_config = self.protocol.config(**json.loads(point.protocol_config))
+        self.workbench = Workbench(
+            architecture=architecture,
+            config=architecture.config(**json.loads(point.config)),
+            task=task,
+            task_config=task.config(**json.loads(point.task_config)),
+            device=_check_device(job.device),
+            kernel=job.kernel,
+            choice=json.loads(job.choice) if job.choice else None,
+            report=report,
+        )
+        self.started, self.clock = datetime.now(UTC), time.perf_counter()
+
+    def records(self, seeds: Sequence[int]) -> list[Record]:
+        outcomes = self.protocol.find_weights(self.workbench, self.protocol_config, seeds)
+        return [self._judge(outcome, len(seeds)) for outcome in outcomes]
+
+    def _judge(self, outcome: Any, replicas: int) -> Record:
+        """One seed whose weights make no sense must not cost the others their training."""
+        try:
+            return self._record(outcome, replicas)
+        except Exception as error:
+            return self.failure(outcome.seed, error)
+
+    def _record(self, outcome: Any, replicas: int) -> Record:
+        import torch
+
+        from membench.metrics import evaluate
+        from membench.size import count_without_gradient, measure_size
+
+        bench, module = self.workbench, outcome.module
+        size = measure_size(module, bench.shape, bench.architecture.embeddings)
+        tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.device)
+        size = replace(size, without_gradient=count_without_gradient(module, tokens))
+        metrics = asdict(evaluate(module, outcome.facts, size.parameters))
+        setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
+        dtype = str(next((p.dtype for p in module.parameters()), "")).removeprefix("torch.")
+        return self._base(
+            outcome.seed,
+            status="complete",
+            data_sha256=outcome.facts.sha256(),
+            metrics={**metrics, **outcome.metrics},
+            size=asdict(size),
+            bounds=[asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)],
+            trace={**outcome.trace, "notes": list(bench.notes)},
+            environment=describe_environment(bench.device, self.job.threads, dtype),
+            run=self._timing(replicas),
+        )
+
+    def failure(self, seed: int, error: Exception) -> Record:
+        """A trial that failed is a record too: it says why, and it is tried again next time."""
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return self._base(
+            seed,
+            status="failed",
+            error=f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}, line {where.lineno})",
+            trace={"traceback": traceback.format_exception(error)[-12:]},
+            environment=describe_environment(self.job.device, self.job.threads, ""),
+            run=self._timing(1),
+        )
+
+    def _timing(self, replicas: int) -> dict[str, Any]:
+        """Seconds are the job's, shared evenly among the replicas that it trained together."""
+        seconds = (time.perf_counter() - self.clock) / replicas
+        return {"started": self.started.isoformat(timespec="seconds"), "seconds": seconds, "replicas": replicas}
+
+    def _base(self, seed: int, data_sha256: str | None = None, **fields: Any) -> Record:
+        point = self.job.point
+        bench = self.workbench
+        return Record(
+            id=point.id,
+            seed=seed,
+            architecture={**self._origin(bench.architecture), "config": asdict(bench.config),
+                          "label": label(bench.config)},
+            task={**self._origin(bench.task), "version": bench.task.version, "config": asdict(bench.task_config),
+                  "label": label(bench.task_config), "data_sha256": data_sha256},
+            protocol={"name": point.protocol, "version": point.protocol_version,
+                      "config": asdict(self.protocol_config), "label": label(self.protocol_config)},
+            git=describe_git(),
+            **fields,
+        )  # fmt: skip
+
+    def _origin(self, item: Any) -> dict[str, Any]:
+        plugin = self.registry.provider(item)
+        return {
+            "name": item.name,
+            "distribution": plugin.distribution,
+            "version": plugin.version,
+            "commit": plugin.commit,
+        }
+
+
+def _check_device(device: str) -> str:
+    import torch
+
+    from membench.errors import UsageError
+
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present.get(device.partition(":")[0], False):
+        there = ", ".join(name for name, is_there in present.items() if is_there)
+        raise UsageError(f"device '{device}' is not there; this machine has: {there}")
+    return device

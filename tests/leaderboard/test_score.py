@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from samples import make_record
+
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.score import bootstrap_interval, ranked, select, summarise
+
+
+def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:
+    architecture = {"name": name, "config": {}, "label": ""}
+    return [
+        make_record(
+            id=name,
+            seed=seed,
+            architecture=architecture,
+            metrics={"accuracy": value},
+            size={"parameters": parameters},
+            **more,
+        )
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+def test_a_row_is_the_mean_over_seeds_with_an_interval() -> None:
+    (row,) = summarise(to_frame(records("a", 0.4, 0.5, 0.6))).to_dict("records")  # type: ignore[arg-type]
+    assert row["seeds"] == 3
+    assert row["accuracy"] == pytest.approx(0.5)
+    assert 0.4 <= row["low"] < 0.5 < row["high"] <= 0.6
+    assert row["lower_bound_name"] == "corollary-2"
+    assert (row["lower_bound"], row["zero_head"], row["chance"]) == pytest.approx((0.1, 0.07, 0.02))
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert all(math.isnan(end) for end in bootstrap_interval(np.array([0.5])))
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(300):
+        low, high = bootstrap_interval(rng.normal(size=20))
+        inside += low <= 0 <= high
+    assert 0.87 <= inside / 300 <= 0.97  # a percentile bootstrap of 20 values is a little narrow
+
+
+def test_failed_and_repeated_records_do_not_count() -> None:
+    twice = [*records("a", 0.5, 0.6), *records("a", 0.5), make_record(id="b", status="failed")]
+    assert len(to_frame(twice)) == 2  # type: ignore[arg-type]
+
+
+def test_overlapping_intervals_share_a_rank_and_clear_ones_do_not() -> None:
+    all_records = [*records("best", 0.90, 0.91), *records("near", 0.89, 0.905), *records("far", 0.5, 0.51)]
+    rows = ranked(summarise(to_frame(all_records)))  # type: ignore[arg-type]
+    assert list(zip(rows["architecture"], rows["rank"], rows["tied"], strict=True)) == [
+        ("best", 1, True), ("near", 1, True), ("far", 3, False),
+    ]  # fmt: skip
+
+
+def test_of_equal_accuracies_the_smaller_model_comes_first() -> None:
+    rows = ranked(summarise(to_frame([*records("big", 1.0, parameters=200), *records("small", 1.0)])))  # type: ignore[arg-type]
+    assert list(rows["architecture"]) == ["small", "big"]
+
+
+def test_selection_by_task_and_protocol() -> None:
+    other = {"name": "ngram", "version": 1, "config": {}, "label": ""}
+    rows = summarise(to_frame([*records("a", 0.5), *records("b", 0.5, task=other)]))  # type: ignore[arg-type]
+    assert list(select(rows, task="ngram")["architecture"]) == ["b"]
+    assert select(rows, protocol="quick").empty

@@ -1,0 +1,223 @@
+"""The command line as a person meets it: every test is a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from membench.records import SCHEMA
+
+QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
+
+
+def test_run_then_again_then_leaderboard(membench: Any, tmp_path: Path) -> None:
+    first = membench("run", "--model", "lookup", *QUICK)
+    assert first.returncode == 0, first.stderr
+    assert "2 trained, 0 found" in first.stdout
+    assert all(word in first.stdout for word in ("lookup", "zero-", "chance", "lower", "membench leaderboard"))
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
+    again = membench("run", "--model", "lookup", *QUICK)
+    assert "0 trained, 2 found" in again.stdout
+    assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
+    board = membench("leaderboard")
+    assert board.returncode == 0
+    assert "lookup" in board.stdout
+    assert "not ranked" in board.stdout
+
+
+def test_overwrite_runs_again_and_dry_run_runs_nothing(membench: Any, tmp_path: Path) -> None:
+    words = ("run", "--model", "lookup", *QUICK, "--out", "here")
+    dry = membench(*words, "--dry-run")
+    assert "2 of 2 trials would run" in dry.stdout
+    assert not (tmp_path / "here").exists()
+    membench(*words)
+    assert "0 of 2 trials would run" in membench(*words, "--dry-run").stdout
+    assert "2 trained" in membench(*words, "--overwrite").stdout
+    assert [row["runs"] for row in json.loads(membench(*words, "--dry-run", "--json").stdout)] == [False, False]
+
+
+def test_json_everywhere(membench: Any, plugin_file: Path) -> None:
+    ran = json.loads(membench("run", "--model", "toy", *QUICK, "--plugin", str(plugin_file), "--json").stdout)
+    assert ran["rows"][0]["architecture"] == "toy"
+    assert json.loads(membench("leaderboard", "--json").stdout)[0]["accuracy"] == ran["rows"][0]["accuracy"]
+    assert {row["name"] for row in json.loads(membench("models", "--json").stdout)} >= {"aot", "lookup"}
+    assert {row["name"] for row in json.loads(membench("tasks", "--json").stdout)} >= {"bigram", "ngram"}
+    assert {row["status"] for row in json.loads(membench("plugins", "--json").stdout)} == {"loaded"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--model", "aott", "--task", "bigram"], "unknown architecture 'aott'; did you mean 'aot'?"),
+        (["run", "--model", "aot", "--task", "bigrams"], "unknown task 'bigrams'; did you mean 'bigram'?"),
+        (["run", "--model", "aot", "--task", "bigram", "--protocol", "quik"], "did you mean 'quick'?"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "h=3"], "unknown option of aot 'h'; did you mean 'H'?"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "d=ten"], "d=ten: a whole number of at least 1"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "H=-1"], "H=-1: a whole number of at least 0"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "d_h=12"], "d_h=12"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "H=5:1"], "5:1 holds nothing"),
+        (["run", "--model", "aot", "--task", "bigram", "-T", "T0=2501"], "T0=2501 is more than"),
+        (["run", "--model", "aot", "--task", "bigram", "--seeds", "none"], "--seeds none"),
+        (["run", "--model", "aot", "--task", "bigram", "--device", "tpu"], "device 'tpu' is not one of cpu, cuda, mps"),
+        (["run", "--model", "lookup", *QUICK, "--kernel", "on"], "this architecture has no kernel"),
+        (["run", "--model", "lookup", *QUICK[:4], "--protocol", "construct"], "'lookup' has no construction"),
+        (["run", "--model", "aot"], "Missing option '--task'"),
+        (["run", "--model", "aot", "--task", "bigram", "--plugin", "no.py"], "does not exist"),
+        (["run", "--model", "aot", "--task", "bigram", "--block", "nobody"], "unknown plugin to block 'nobody'"),
+        (["models", "aott"], "did you mean 'aot'?"),
+        (["leaderboard"], "'results' does not exist"),
+        (["leaderbord"], "No such command"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_exit_2(membench: Any, tmp_path: Path, words: list[str], sentence: str) -> None:
+    done = membench(*words)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unwritable_folder_is_refused_before_anything_runs(membench: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    done = membench("run", "--model", "lookup", *QUICK, "--out", "file")
+    assert done.returncode == 2
+    assert "cannot write records to 'file'" in done.stderr
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_results_folder_of_a_newer_membench_is_refused(membench: Any, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    newer = tmp_path / "results" / "x.json"
+    newer.write_text(json.dumps({"schema": SCHEMA + 1}))
+    for words in (("run", "--model", "lookup", *QUICK), ("leaderboard",)):
+        done = membench(*words)
+        assert done.returncode == 2
+        assert "upgrade membench" in done.stderr
+    assert [path.name for path in (tmp_path / "results").rglob("*") if path.is_file()] == ["x.json"]
+
+
+def test_foreign_files_among_the_records_are_named_and_left_alone(membench: Any, tmp_path: Path) -> None:
+    membench("run", "--model", "lookup", *QUICK)
+    (tmp_path / "results" / "cut.json").write_text('{"schema": 1, "id"')
+    (tmp_path / "results" / "foreign.json").write_text("[1, 2]")
+    done = membench("leaderboard")
+    assert done.returncode == 0
+    assert "lookup" in done.stdout
+    assert "cut.json" in done.stderr
+    assert "foreign.json" in done.stderr
+    assert (tmp_path / "results" / "cut.json").exists()
+
+
+def test_trials_that_fail_are_recorded_and_the_others_go_on(membench: Any, tmp_path: Path, plugin_file: Path) -> None:
+    words = ("run", "--model", "toy", *QUICK, "--plugin", str(plugin_file), "-M", "fault=none,nan")
+    done = membench(*words)
+    assert done.returncode == 3
+    assert "2 of 4 trials failed" in done.stderr
+    assert "NaN" in done.stderr
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
+    assert sorted(record["status"] for record in records) == ["complete", "complete", "failed", "failed"]
+    assert "2 trained, 2 found" in membench(*words).stdout  # only what failed is tried again
+
+
+def test_a_broken_plugin_is_a_row_and_stops_nobody(membench: Any, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import not_there")
+    listed = membench("plugins", "--plugin", str(broken))
+    assert listed.returncode == 0
+    assert "failed" in listed.stdout
+    assert "ModuleNotFoundError" in listed.stdout
+    assert membench("run", "--model", "lookup", *QUICK, "--plugin", str(broken)).returncode == 0
+    own = membench("run", "--model", "broken", *QUICK, "--plugin", str(broken))
+    assert own.returncode == 3
+    strict = membench("plugins", "--plugin", str(broken), MEMBENCH_STRICT="1")
+    assert "ModuleNotFoundError" in strict.stderr
+
+
+def test_ctrl_c_keeps_what_is_finished_and_the_same_command_continues(tmp_path: Path) -> None:
+    words = [
+        "run",
+        "--model",
+        "aot",
+        "--task",
+        "bigram",
+        "-T",
+        "N=6",
+        "-M",
+        "d=4",
+        "-M",
+        "H=1:2",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+    ]
+    # the first point is over at once; the second would take hours
+    slow = [*words, "--protocol", "quick", "-P", "steps=20"]
+    done = subprocess.run([sys.executable, "-m", "membench.cli", *slow], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0
+    endless = [*words[:-4], "--seeds", "1", "--jobs", "1", "--protocol", "quick", "-P", "steps=20,20000000"]
+    process = subprocess.Popen([sys.executable, "-m", "membench.cli", *endless], cwd=tmp_path, stderr=subprocess.PIPE,
+                               start_new_session=True, text=True)  # fmt: skip
+    time.sleep(6)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finished trials are kept" in stderr
+    assert "Traceback" not in stderr
+    assert len(list((tmp_path / "results").rglob("*.json"))) == 2
+    again = subprocess.run(
+        [sys.executable, "-m", "membench.cli", *slow], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "0 trained, 2 found" in again.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["models"],
+        ["tasks", "bigram"],
+        ["plugins"],
+        ["run", "--dry-run", "--model", "aot", "--task", "bigram"],
+    ],
+)
+def test_help_listings_and_plans_import_nothing_heavy(words: list[str], tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom membench.cli import cli\n"
+        f"cli.main({words!r}, standalone_mode=False)\n"
+        "heavy = [m for m in ('torch', 'pandas', 'matplotlib', 'scipy') if m in sys.modules]\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_leaderboard_never_imports_torch(tmp_path: Path) -> None:
+    from samples import make_record
+
+    for seed in range(100):
+        (tmp_path / f"{seed}.json").write_text(make_record(seed=seed).to_json())
+    script = (
+        "import sys\nfrom membench.cli import cli\n"
+        f"cli.main(['leaderboard', {str(tmp_path)!r}], standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "mean over 100 seeds" in done.stdout
+
+
+def test_output_for_a_pipe_has_no_colour_and_fits_80_columns(membench: Any) -> None:
+    membench("run", "--model", "aot", *QUICK)
+    done = membench("leaderboard", COLUMNS="80")
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

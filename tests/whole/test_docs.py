@@ -1,0 +1,77 @@
+"""Documentation that can drift is checked here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from membench import hookspecs
+from membench.cli import cli
+from membench.engine.protocols import PROTOCOLS
+from membench.options import options_of
+from membench.registry import Registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path: path.read_text("utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+EVERYTHING = "\n".join(PAGES.values())
+REGISTRY = Registry()
+
+
+def options(command: click.Command) -> list[str]:
+    return [name for parameter in command.params for name in parameter.opts if name.startswith("-")]
+
+
+def test_every_verb_and_option_is_documented() -> None:
+    for verb, command in cli.commands.items():
+        assert f"membench {verb}" in EVERYTHING
+        missing = [name for name in options(command) if f"`{name}" not in EVERYTHING and f" {name} " not in EVERYTHING]
+        assert not missing, (verb, missing)
+
+
+def test_every_hook_is_documented() -> None:
+    hooks = [name for name in vars(hookspecs) if name.startswith("membench_")]
+    assert len(hooks) >= 3
+    assert [name for name in hooks if name not in EVERYTHING] == []
+
+
+@pytest.mark.parametrize("name", [*REGISTRY.architectures, *REGISTRY.tasks, *PROTOCOLS])
+def test_every_architecture_task_and_protocol_is_documented_with_its_options(name: str) -> None:
+    item = {**REGISTRY.architectures, **REGISTRY.tasks, **PROTOCOLS}[name]
+    section = re.search(rf"^### `{re.escape(name)}`\n(.*?)(?=^##|\Z)", EVERYTHING, re.M | re.S)
+    assert section, f"no section '### `{name}`' in README or docs"
+    missing = [option for option in options_of(item.config) if f"`{option}`" not in section[1]]
+    assert not missing
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_two_commands_of_the_readme_are_there() -> None:
+    readme = PAGES[ROOT / "README.md"]
+    assert "pip install -c constraints.txt . && membench run --model aot --task bigram" in readme
+    assert "pip install -c constraints.txt -e '.[test]' && pytest" in readme
+    assert "pip install -c constraints.txt -e '.[test]' && pytest" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_the_plugin_in_the_readme_works(tmp_path: Path) -> None:
+    import numpy as np
+    import torch
+
+    from membench.api import Shape
+    from membench.registry import Selection
+
+    (code,) = re.findall(r"```python\n(.*?)```", PAGES[ROOT / "README.md"], re.S)
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    registry = Registry(Selection(files=(str(tmp_path / "mine.py"),)))
+    (plugin,) = [plugin for plugin in registry.plugins if plugin.name == "mine"]
+    assert plugin.status == "loaded", plugin.reason
+    (architecture,) = plugin.architectures
+    module = architecture.build(Shape(7, 2), architecture.config())
+    assert module(torch.from_numpy(np.zeros((3, 2), dtype=np.int64))).shape == (3, 7)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 18

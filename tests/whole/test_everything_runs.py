@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from membench.registry import Registry
+
+
+def test_all_architectures_run_on_all_tasks_in_one_command(membench: Any) -> None:
+    done = membench("run", "--model", "all", "--task", "all", "--protocol", "quick", "-P", "steps=20", "--seeds", "1")
+    assert done.returncode == 0, done.stderr
+    registry = Registry()
+    rows = json.loads(membench("leaderboard", "--json").stdout)
+    assert {(row["architecture"], row["task"]) for row in rows} == {
+        (model, task) for model in registry.architectures for task in registry.tasks
+    }
+
+
+def test_the_example_memorises_all_400_associations(membench: Any) -> None:
+    options = ("-T", "N=20", "-M", "d=10", "-M", "d_h=10", "-M", "H=8", "--seeds", "2")
+    done = membench("run", "--model", "aot", "--task", "bigram", *options, "--json")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["accuracy"] == 1
+    assert round(row["associations"]) == 400

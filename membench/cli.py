@@ -8,8 +8,9 @@ import sys
 
 import click
 
+import membench.threads  # noqa: F401  (first of all: it is too late once numpy is there)
 from membench import __version__
-from membench.commands import leaderboard, models, plugins, run, tasks
+from membench.commands import bounds, floor, leaderboard, models, plugins, run, tasks
 from membench.errors import MembenchError
 
 EPILOG = """\b
@@ -29,8 +30,8 @@ def cli() -> None:
     """Measures how much a neural architecture can memorise, against what theory says it can."""
 
 
-for command in (run.run, models.models, tasks.tasks, plugins.plugins, leaderboard.leaderboard):
-    cli.add_command(command)
+for verb in (run, leaderboard, bounds, floor, models, tasks, plugins):
+    cli.add_command(getattr(verb, verb.__name__.rpartition(".")[2]))
 
 
 def main() -> None:

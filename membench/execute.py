@@ -28,6 +28,7 @@ class Options:
 
     device: str = "cpu"
     kernel: str = "auto"
+    compiling: str = "auto"
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
 
     @property
@@ -55,7 +56,7 @@ def make_jobs(trials: Sequence[Trial], selection: Selection, options: Options) -
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial.seed)
     return [
-        Job(point, group, selection, options.device, options.kernel)
+        Job(point, group, selection, options.device, options.kernel, options.compiling)
         for point, seeds in by_point.items()
         for group in _groups(sorted(seeds))
     ]

@@ -32,6 +32,7 @@ class Job:
     selection: Selection
     device: str = "cpu"
     kernel: str = "auto"
+    compiling: str = "auto"
     threads: int = 1
     choice: str | None = None  # as JSON; a job without seeds makes it
 
@@ -110,6 +111,7 @@ class _Bench:
             task_config=task.config(**json.loads(point.task_config)),
             device=_check_device(job.device),
             kernel=job.kernel,
+            compiling=job.compiling,
             choice=json.loads(job.choice) if job.choice else None,
             report=report,
         )

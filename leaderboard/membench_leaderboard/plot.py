@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +18,49 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def draw(rows: pd.DataFrame, path: Path) -> Path:
-    """Accuracy against parameters for one task and protocol, with what theory guarantees and the baselines."""
+@contextmanager
+def figure_at(path: Path) -> Iterator[Any]:
+    """Axes in our look; what is drawn on them is written to the path, with a legend beside it."""
     if path.suffix not in FORMATS:
         raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    look: dict[Any, Any] = {
+        "font.size": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "membench",
+    }
+    with plt.rc_context(look):
+        figure, axes = plt.subplots(figsize=(7.2, 5.2), layout="constrained")
+        try:
+            yield axes
+            figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10)
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except OSError as error:
+            raise UsageError(f"cannot write '{path}': {error.strerror}") from None
+        finally:
+            plt.close(figure)
+
+
+def draw(rows: pd.DataFrame, path: Path) -> Path:
+    """Accuracy against parameters for one task and protocol, with what theory guarantees and the baselines."""
     tables = list(split(rows))
     if len(tables) > 1:
         raise UsageError(
             f"a plot shows one task config and protocol, but there are {len(tables)}; "
             "choose with --task and --protocol, or name a folder that has one"
         )
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
     common, group = tables[0]
-    with plt.rc_context(
-        {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "membench"}
-    ):
-        figure, axes = plt.subplots(figsize=(7.2, 4.5), layout="constrained")
+    with figure_at(path) as axes:
         _curves(axes, group)
         _baselines(axes, group)
         axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
-        axes.set_title(
-            f"{common['task']} ({common['task_config']}), protocol {common['protocol']}", fontsize=11, loc="left"
-        )
-        figure.legend(loc="outside right upper", frameon=False)
-        try:
-            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise UsageError(f"cannot write '{path}': {error.strerror}") from None
-        finally:
-            plt.close(figure)
+        title = f"{common['task']} ({common['task_config']}), protocol {common['protocol']}"
+        axes.set_title(title, fontsize=11, loc="left")
     return path
 
 

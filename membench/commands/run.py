@@ -69,6 +69,14 @@ def _protocol_help() -> str:
     show_default=True,
     help="Fused training, for architectures that have it.",
 )
+@click.option(
+    "--compile",
+    "compiling",
+    type=click.Choice(["auto", "on", "off"]),
+    default="auto",
+    show_default=True,
+    help="torch.compile, for training without a kernel; auto: when it takes minutes.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one for each core unless said.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for the records."
@@ -87,6 +95,7 @@ def run(
     seeds: tuple[int, ...],
     device: str,
     kernel: str,
+    compiling: str,
     jobs: int | None,
     out: Path,
     overwrite: bool,
@@ -116,7 +125,7 @@ def run(
     store.check()
     pending = [trial for trial in trials if overwrite or store.find(trial) is None]
     with _watching(len(pending)) as watcher:
-        execute(pending, store, registry.selection, Options(device=device, kernel=kernel, jobs=jobs), watcher)
+        execute(pending, store, registry.selection, Options(device, kernel, compiling, jobs), watcher)
     records = [_read(store, trial) for trial in trials]
     _show(records, store, len(pending), as_json)
     _fail_if_any(records)
@@ -182,7 +191,7 @@ def _show(records: list[Record], store: Store, ran: int, as_json: bool) -> None:
     for board in boards(rows, rank=False):
         out.print(board)
     folders = ", ".join(sorted({str(store.root / r.task["name"] / r.architecture["name"]) for r in records}))
-    out.print(f"{ran} trained, {len(records) - ran} found as records in {folders}", soft_wrap=True)
+    out.print(f"{ran} new, {len(records) - ran} found as records in {folders}", soft_wrap=True)
     out.print("Next: membench leaderboard" + ("" if store.root == Path("results") else f" {store.root}"), style="dim")
 
 

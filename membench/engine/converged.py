@@ -111,7 +111,7 @@ def _report(bench: Workbench, start: float, share: float, words: str, fraction: 
 def _round(bench: Workbench, active: Sequence[_Replica], steps: int, report: Callable[[float], None]) -> None:
     """Train all of them from their initial weights, with rates that fall linearly to zero, and judge the result."""
     betas = [(r.setting.beta1, r.setting.beta2) for r in active]
-    trainer = bench.trainer([r.module for r in active], [r.facts for r in active], betas)
+    trainer = bench.trainer([r.module for r in active], [r.facts for r in active], betas, steps)
     decay = np.linspace(1.0, 0.0, steps, endpoint=False)
     rates = np.array([r.setting.lr * decay for r in active], dtype=np.float32)
     curves = _descend(trainer, rates, [r.facts.is_association for r in active], report)

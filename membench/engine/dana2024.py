@@ -23,7 +23,8 @@ STREAM = 100  # batches in the published accuracy
 
 def find_weights(bench: Workbench, config: Dana2024, seeds: Sequence[int]) -> list[Outcome]:
     facts = [bench.facts(seed) for seed in seeds]
-    trainer = bench.trainer([bench.model(seed) for seed in seeds], facts, [BETAS] * len(seeds))
+    passes = config.epochs * config.batches * config.batch // len(facts[0])  # as many contexts as exact steps see
+    trainer = bench.trainer([bench.model(seed) for seed in seeds], facts, [BETAS] * len(seeds), passes)
     pools = [_Pool(one, config, seed) for one, seed in zip(facts, seeds, strict=True)]
     seen: list[NDArray[np.float32]] = []
     for epoch in range(config.epochs):

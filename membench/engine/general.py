@@ -16,6 +16,10 @@ from membench.facts import Facts
 from membench.metrics import InvalidOutput, check_logits
 
 LOOK_EVERY = 10  # steps between looks at the accuracy when all facts are used: it costs as much as the loss
+LEAST_ROWS = 64  # contexts at once, however large they are
+# A guess and not a clock, so that the decision to compile, which changes last digits, is the same in every run.
+EAGER_BYTES_PER_SECOND = 5e8  # activations that steps get through without compiling, roughly
+COMPILE_PAYS = 300.0  # seconds of such work
 CHUNK_BYTES = 256 << 20  # activations kept for one backward pass; more contexts than fit are accumulated exactly
 
 
@@ -31,8 +35,10 @@ class GeneralTrainer:
         facts: Sequence[Facts],
         betas: NDArray[np.float32],
         note: Callable[[str], None] = lambda text: None,
-        compiling: bool = False,
+        compiling: str = "off",
+        planned: int = 0,
     ) -> None:
+        """`compiling` is on, off or auto: compile if the planned steps would take minutes without."""
         for module in modules:
             module.train()
         self.replicas = len(modules)
@@ -41,9 +47,11 @@ class GeneralTrainer:
             note(f"replicas trained one by one: {reason}")
         groups = [[r] for r in range(self.replicas)] if reason else [list(range(self.replicas))]
         self._lanes = [
-            (rows, _Lane([modules[r] for r in rows], [facts[r] for r in rows], betas[rows], compiling))
-            for rows in groups
+            (rows, _Lane([modules[r] for r in rows], [facts[r] for r in rows], betas[rows], note)) for rows in groups
         ]
+        for _, lane in self._lanes:
+            if compiling == "on" or (compiling == "auto" and lane.estimate(planned) > COMPILE_PAYS):
+                lane.compile()
 
     def advance(self, rates: NDArray[np.float32], batches: Batches | None = None) -> Progress:
         seen = np.full((2, *rates.shape), np.nan, dtype=np.float32)
@@ -84,9 +92,13 @@ class _Lane:
     """Some replicas in one computation: weights as one flat tensor [R, P], so that Adam is a few large operations."""
 
     def __init__(
-        self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32], compiling: bool
+        self,
+        modules: Sequence[nn.Module],
+        facts: Sequence[Facts],
+        betas: NDArray[np.float32],
+        note: Callable[[str], None],
     ) -> None:
-        self.module, self.count = modules[0], len(modules)
+        self.module, self.count, self.note = modules[0], len(modules), note
         self.device = _device(self.module)
         trainable = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not trainable:
@@ -101,8 +113,6 @@ class _Lane:
         self.steps = 0
         self.compiled: Callable[..., Any] | None = None
         self._load(facts)
-        if compiling:
-            self.compiled = torch.compile(self._pure_gradient, dynamic=False)
 
     def _constants(self, module: nn.Module) -> dict[str, torch.Tensor]:
         """What the module needs beside its trained weights: buffers and frozen parameters."""
@@ -118,10 +128,27 @@ class _Lane:
             self.targets = self.targets.to(self.weights.dtype)
         self.prior = torch.from_numpy(np.stack([one.prior for one in facts])).to(self.device, self.weights.dtype)
         self.vocab = facts[0].vocab
-        self.rows = min(len(facts[0]), self._rows_at_once())
+        self.bytes_per_context = self._bytes_per_context()
+        self.rows = min(len(facts[0]), max(LEAST_ROWS, int(CHUNK_BYTES / self.bytes_per_context)))
 
-    def _rows_at_once(self) -> int:
-        """How many contexts fit into the memory for one backward pass, by what a few of them leave on the tape."""
+    def estimate(self, steps: int) -> float:
+        """Seconds that so many exact steps would take without compiling, by the activations that they go through."""
+        return steps * self.prior.shape[1] * self.bytes_per_context / EAGER_BYTES_PER_SECOND
+
+    def compile(self) -> None:
+        """From now on by torch.compile, if that works for this module; the first gradient takes its time."""
+        compiled = torch.compile(self._pure_gradient, dynamic=False)
+        try:
+            part = slice(0, self.rows)
+            compiled(self.weights.detach(), self.inputs[:, part], self.targets[:, part], self.prior[:, part])
+        except Exception as error:
+            self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
+            return
+        self.note("compiled")
+        self.compiled = compiled
+
+    def _bytes_per_context(self) -> float:
+        """What a context leaves on the tape, all replicas together, by trying a few of them."""
         sample = self.inputs[:1, :64].expand(self.count, -1, -1)
         kept = 0
 
@@ -133,7 +160,7 @@ class _Lane:
         with torch.autograd.graph.saved_tensors_hooks(weigh, lambda tensor: tensor):
             logits = self._logits(self.weights, sample)
         check_logits(logits[0], sample.shape[1], self.vocab)  # before it trains on anything else
-        return max(64, int(CHUNK_BYTES / max(kept / sample.shape[1], 1)))
+        return max(kept / sample.shape[1], 1.0)
 
     def advance(self, rates: torch.Tensor, batches: Batches | None) -> NDArray[np.float32]:
         steps = rates.shape[1]

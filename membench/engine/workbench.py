@@ -40,6 +40,7 @@ class Workbench:
     task_config: Any
     device: str = "cpu"
     kernel: str = "auto"  # auto, on or off
+    compiling: str = "auto"  # auto, on or off
     choice: dict[str, Any] | None = None  # what the protocol chose for all seeds, if that was done before
     report: Report = lambda fraction, text: None
     notes: list[str] = field(default_factory=list)  # what a reader of the record should know
@@ -65,9 +66,12 @@ class Workbench:
         return module.to(device=self.device, dtype=getattr(torch, dtype))
 
     def trainer(
-        self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]]
+        self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]], planned: int
     ) -> Trainer:
-        """The fused kernel where there is one and it covers the models, else the general way."""
+        """The fused kernel where there is one and it covers the models, else the general way.
+
+        `planned` is the number of steps that the trainer will be asked for, at most.
+        """
         pairs = np.array(betas, dtype=np.float32)
         if self.kernel != "off":
             try:
@@ -77,7 +81,7 @@ class Workbench:
                     raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
-        return GeneralTrainer(modules, facts, pairs, note=self.note)
+        return GeneralTrainer(modules, facts, pairs, self.note, self.compiling, planned)
 
     def _kernel(self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Any) -> Trainer:
         if self.architecture.kernel is None:

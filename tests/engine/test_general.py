@@ -110,11 +110,10 @@ def test_chunks_accumulate_the_same_gradient(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_memory_decides_how_many_contexts_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = [make_facts(0)]
-    roomy = GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1]._rows_at_once()
-    monkeypatch.setattr(general, "CHUNK_BYTES", general.CHUNK_BYTES // 4)
-    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1]._rows_at_once() == pytest.approx(
-        roomy / 4, rel=0.01
-    )
+    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1].rows == T
+    monkeypatch.setattr(general, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(general, "LEAST_ROWS", 7)
+    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1].rows == 7
 
 
 def test_a_replica_without_a_rate_is_left_alone() -> None:
@@ -162,3 +161,32 @@ def test_what_cannot_be_batched_is_trained_one_by_one_and_says_why(extra: nn.Mod
 
 def test_plain_modules_are_batched() -> None:
     assert why_not_batched(Model(0), make_facts(0)) is None
+
+
+def test_the_decision_to_compile_follows_from_the_planned_work_and_not_from_a_clock() -> None:
+    lane = GeneralTrainer([Model(0)], [make_facts(0)], betas(1))._lanes[0][1]
+    assert lane.estimate(200) == 2 * lane.estimate(100) > 0
+
+
+@pytest.mark.slow
+def test_compiled_training_is_the_same_training() -> None:
+    rates, facts = np.full((2, 5), 0.02, dtype=np.float32), [make_facts(r) for r in range(2)]
+    notes: list[str] = []
+    plain = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
+    compiled = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2), notes.append, compiling="on")
+    assert compiled.advance(rates).loss == pytest.approx(plain.advance(rates).loss, rel=1e-4)
+    assert notes == ["compiled"]
+
+
+def test_what_cannot_be_compiled_is_trained_all_the_same_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            raise RuntimeError("no compiler here")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", broken)
+    notes: list[str] = []
+    trainer = GeneralTrainer([Model(0)], [make_facts(0)], betas(1), notes.append, compiling="on")
+    assert np.isfinite(trainer.advance(np.full((1, 2), 0.01, dtype=np.float32)).loss).all()
+    assert notes == ["not compiled: RuntimeError: no compiler here"]

@@ -21,11 +21,11 @@ QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5"
 def test_run_then_again_then_leaderboard(membench: Any, tmp_path: Path) -> None:
     first = membench("run", "--model", "lookup", *QUICK)
     assert first.returncode == 0, first.stderr
-    assert "2 trained, 0 found" in first.stdout
+    assert "2 new, 0 found" in first.stdout
     assert all(word in first.stdout for word in ("lookup", "zero-", "chance", "lower", "membench leaderboard"))
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
     again = membench("run", "--model", "lookup", *QUICK)
-    assert "0 trained, 2 found" in again.stdout
+    assert "0 new, 2 found" in again.stdout
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
     board = membench("leaderboard")
     assert board.returncode == 0
@@ -40,7 +40,7 @@ def test_overwrite_runs_again_and_dry_run_runs_nothing(membench: Any, tmp_path: 
     assert not (tmp_path / "here").exists()
     membench(*words)
     assert "0 of 2 trials would run" in membench(*words, "--dry-run").stdout
-    assert "2 trained" in membench(*words, "--overwrite").stdout
+    assert "2 new" in membench(*words, "--overwrite").stdout
     assert [row["runs"] for row in json.loads(membench(*words, "--dry-run", "--json").stdout)] == [False, False]
 
 
@@ -124,7 +124,7 @@ def test_trials_that_fail_are_recorded_and_the_others_go_on(membench: Any, tmp_p
     assert "NaN" in done.stderr
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
     assert sorted(record["status"] for record in records) == ["complete", "complete", "failed", "failed"]
-    assert "2 trained, 2 found" in membench(*words).stdout  # only what failed is tried again
+    assert "2 new, 2 found" in membench(*words).stdout  # only what failed is tried again
 
 
 def test_a_broken_plugin_is_a_row_and_stops_nobody(membench: Any, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_continues(tmp_path: 
     again = subprocess.run(
         [sys.executable, "-m", "membench.cli", *slow], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert "0 trained, 2 found" in again.stdout
+    assert "0 new, 2 found" in again.stdout
 
 
 @pytest.mark.parametrize(

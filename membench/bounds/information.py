@@ -1,0 +1,63 @@
+"""Counting: how much a given number of stored bits, or of free signs, can at most memorise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+def rate(accuracy: float, N: int) -> float:
+    """Bits that each uniformly random label among N costs at an expected accuracy: the rate-distortion function.
+
+    log2 N - h2(a) - (1 - a) log2(N - 1) for a >= 1/N, and 0 below, where guessing is enough.
+    """
+    if accuracy <= 1 / N:
+        return 0.0
+    wrong = 1 - accuracy
+    cost = math.log2(N) + accuracy * math.log2(accuracy)
+    return cost + (wrong * math.log2(wrong / (N - 1)) if wrong > 0 else 0.0)
+
+
+def most_accurate(bits: float, contexts: int, N: int) -> float:
+    """The largest expected accuracy on `contexts` random labels that `bits` can pay for."""
+    if bits >= contexts * math.log2(N):
+        return 1.0
+    return _largest(lambda accuracy: contexts * rate(accuracy, N) <= bits, 1 / N, 1.0)
+
+
+def bits_per_parameter(accuracy: float, contexts: int, N: int, parameters: int) -> float:
+    """Bits that each parameter must hold for this expected accuracy on random labels."""
+    return contexts * rate(accuracy, N) / parameters
+
+
+def shattered(N: int, unknowns: int) -> float:
+    """The most contexts of which a linear readout with `unknowns` free numbers can realise every labelling.
+
+    Each labelling of T contexts is a cell of the arrangement of the T N(N-1)/2 hyperplanes on which two of a
+    context's logits tie, and D unknowns have at most 2 (e T N(N-1) / (2D))^D cells (Warren): so
+    T log N <= log 2 + D log(e T N(N-1) / (2D)).
+    """
+    if N < 2:
+        return math.inf
+
+    def possible(contexts: float) -> bool:
+        cells = math.log(2) + unknowns * math.log(math.e * contexts * N * (N - 1) / (2 * unknowns))
+        return contexts * math.log(N) <= cells
+
+    low = unknowns / math.log(N)  # here the right-hand side grows no faster than the left from now on
+    high = max(low, 1.0)
+    while possible(high):
+        high *= 2
+    return _largest(possible, low, high)
+
+
+def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The boundary between `holds` and not, by bisection to the last digit."""
+    while True:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            return low
+        if holds(middle):
+            low = middle
+        else:
+            high = middle

@@ -1,0 +1,242 @@
+"""Bounds that hold for every model, and results about others that are drawn beside them."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from membench.bounds.information import most_accurate
+from membench.bounds.objects import Bound, Setting, Vacuous, require_uniform_labels
+from membench.bounds.statistics import joint_with_last, marginal
+from membench.errors import NotApplicable
+from membench.facts import Facts
+
+DERIVED = "derived in docs/theory.md"
+_TABULATED = 4000  # contexts with one last token for which the expected majority is worked out
+
+
+def zero_head_accuracy(facts: Facts) -> float:
+    """The accuracy of the best answer that looks at the last token only."""
+    return float(joint_with_last(facts).max(axis=1).sum())
+
+
+def expected_zero_head(facts: Facts) -> float:
+    """The same on average over independent, uniformly random labels, for a uniform prior."""
+    counts = np.bincount(facts.inputs[:, -1])
+    sizes, times = np.unique(counts[counts > 0], return_counts=True)
+    if sizes.max() > _TABULATED:
+        raise NotApplicable(f"{sizes.max()} contexts share a last token, more than the {_TABULATED} worked out")
+    most = sum(int(k) * expected_majority(int(n), facts.vocab) for n, k in zip(sizes, times, strict=True))
+    return most / len(facts)
+
+
+@functools.lru_cache(maxsize=4096)
+def expected_majority(draws: int, N: int) -> float:
+    """The mean of the largest count when `draws` labels are drawn uniformly among N: E max Multinomial(draws, 1/N).
+
+    P(max <= m) is the coefficient of x^draws in (sum_{j<=m} x^j / j!)^N, times draws! / N^draws; with Poisson
+    weights instead of 1/j! every number stays between 0 and 1.
+    """
+    mean = draws / N
+    weights = _poisson(mean, draws)
+    certain = _poisson(float(draws), draws)[-1]
+    total = 0.0
+    for most in range(draws):
+        within = min(1.0, _power_coefficient(weights[: most + 1], N, draws) / certain)  # P(max <= most)
+        total += 1 - within
+        if 1 - within < 1e-13 and most > mean:
+            break
+    return total
+
+
+def _poisson(mean: float, highest: int) -> NDArray[np.float64]:
+    counts = np.arange(1, highest + 1)
+    logs = -mean + np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(counts))])
+    return np.asarray(np.exp(logs), dtype=np.float64)
+
+
+def _power_coefficient(polynomial: NDArray[np.float64], power: int, degree: int) -> float:
+    """The coefficient of x^degree in polynomial^power, whose coefficients are positive: through a Fourier transform."""
+    top = (len(polynomial) - 1) * power
+    if top < degree:
+        return 0.0
+    transform = np.fft.rfft(polynomial, n=1 << int(top).bit_length())
+    return float(np.fft.irfft(transform**power)[degree])
+
+
+def _parameters(setting: Setting) -> int:
+    if setting.parameters is None:
+        raise NotApplicable("the number of parameters is not known here")
+    if setting.parameters == 0:
+        raise NotApplicable("the model has no parameters")
+    return setting.parameters
+
+
+def _information(setting: Setting) -> float:
+    require_uniform_labels(setting.facts)
+    stored = setting.bits * _parameters(setting)
+    needed = len(setting.facts) * math.log2(setting.shape.vocab)
+    if stored >= needed:
+        raise Vacuous(f"{stored} stored bits hold the {needed:.0f} bits of all labels")
+    return most_accurate(stored, len(setting.facts), setting.shape.vocab)
+
+
+def _information_capacity(setting: Setting) -> float:
+    return setting.bits * _parameters(setting) / math.log2(setting.shape.vocab)
+
+
+def _required_bits(setting: Setting) -> float:
+    require_uniform_labels(setting.facts)
+    return len(setting.facts) * math.log2(setting.shape.vocab) / _parameters(setting)
+
+
+def _expected_zero_head(setting: Setting) -> float:
+    require_uniform_labels(setting.facts)
+    return expected_zero_head(setting.facts)
+
+
+def _kim(setting: Setting) -> float:
+    T0 = len(setting.facts)
+    return setting.shape.length + setting.shape.vocab + math.sqrt(T0 * math.log(T0))
+
+
+def universal_bounds() -> list[Bound]:
+    return [*_baselines(), *_limits(), *_information_bounds(), _KIM]
+
+
+def _baselines() -> list[Bound]:
+    return [
+        Bound(
+            name="chance",
+            summary="A guess among the N tokens.",
+            formula="1/N",
+            latex=r"1/N",
+            inputs=("N",),
+            quantity="accuracy",
+            direction="baseline",
+            reference="definition",
+            value=lambda setting: 1 / setting.shape.vocab,
+        ),
+        Bound(
+            name="constant",
+            summary="The best answer that ignores the context.",
+            formula="max_k sum_t p_t pi(k|t)",
+            latex=r"\max_k\sum_t p_t\,\pi(k\mid t)",
+            inputs=("p", "pi"),
+            quantity="accuracy",
+            direction="baseline",
+            reference="definition",
+            value=lambda setting: float(marginal(setting.facts).max()),
+        ),
+        Bound(
+            name="zero-head",
+            summary="The best answer that looks at the last token only: what no attention at all reaches.",
+            formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
+            latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
+            inputs=("p", "pi"),
+            quantity="accuracy",
+            direction="baseline",
+            reference=DERIVED,
+            value=lambda setting: zero_head_accuracy(setting.facts),
+        ),
+        Bound(
+            name="zero-head-expected",
+            summary="The same on average over random labels: what a curve over many tables starts from.",
+            formula="sum_q E[max Multinomial(n_q, 1/N)] / T0 with n_q contexts ending in q",
+            latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/N)\right]",
+            inputs=("N", "support"),
+            quantity="accuracy",
+            direction="baseline",
+            reference=DERIVED,
+            value=_expected_zero_head,
+            expected=True,
+            expensive=True,
+        ),
+    ]
+
+
+def _limits() -> list[Bound]:
+    return [
+        Bound(
+            name="bayes",
+            summary="The best that any model can do.",
+            formula="sum_t p_t max_k pi(k|t)",
+            latex=r"\sum_t p_t\max_k\pi(k\mid t)",
+            inputs=("p", "pi"),
+            quantity="accuracy",
+            direction="upper",
+            reference="definition",
+            value=lambda setting: setting.facts.bayes_accuracy(),
+        ),
+        Bound(
+            name="support",
+            summary="Nothing is memorised that is not asked.",
+            formula="T0 <= N^S",
+            latex=r"T_0\le N^S",
+            inputs=("T0",),
+            quantity="associations",
+            direction="upper",
+            reference="definition",
+            value=lambda setting: len(setting.facts),
+        ),
+    ]
+
+
+_RATE_DISTORTION = "rate-distortion of a uniform source under Hamming distortion (Shannon 1959); docs/theory.md"
+
+
+def _information_bounds() -> list[Bound]:
+    return [
+        Bound(
+            name="information",
+            summary="The accuracy that the bits of all parameters can pay for.",
+            formula="a with T0 (log2 N - h2(a) - (1-a) log2(N-1)) = b P",
+            latex=r"T_0\left(\log_2N-h_2(a)-(1-a)\log_2(N-1)\right)\le bP",
+            inputs=("N", "T0", "P", "bits"),
+            quantity="accuracy",
+            direction="upper",
+            reference=_RATE_DISTORTION,
+            value=_information,
+            expected=True,
+        ),
+        Bound(
+            name="information-capacity",
+            summary="The most contexts whose every labelling the bits of all parameters can tell apart.",
+            formula="b P / log2 N",
+            latex=r"bP/\log_2N",
+            inputs=("N", "P", "bits"),
+            quantity="capacity",
+            direction="upper",
+            reference=_RATE_DISTORTION,
+            value=_information_capacity,
+        ),
+        Bound(
+            name="required-bits",
+            summary="Bits that each parameter must hold if all facts are memorised.",
+            formula="T0 log2 N / P",
+            latex=r"T_0\log_2N/P",
+            inputs=("N", "T0", "P"),
+            quantity="bits_per_parameter",
+            direction="lower",
+            reference=_RATE_DISTORTION,
+            value=_required_bits,
+            expected=True,
+            restricted_to="models that memorise all facts",
+        ),
+    ]
+
+
+_KIM = Bound(
+    name="kim",
+    summary="Parameters that suffice for a deep transformer with narrow MLPs.",
+    formula="S + N + sqrt(T0 log T0)",
+    latex=r"O\left(S+N+\sqrt{T_0\log T_0}\right)",
+    inputs=("N", "S", "T0"),
+    quantity="parameters",
+    direction="order",
+    reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",
+    value=_kim,
+)

@@ -1,0 +1,117 @@
+"""Compiles a kernel's C++ source with the user's own compiler, at first use, and keeps the result."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from membench.errors import NotApplicable
+
+COMPILERS = ("c++", "g++", "clang++")
+HEADERS = Path(__file__).parent  # kernel.hpp is here
+# Of what -ffast-math stands for, only what leaves every sum in its order: a training must repeat bit for bit.
+FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
+
+
+def library(source: Path, defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
+    """The compiled source, which may include the headers of this folder.
+
+    Raises NotApplicable when there is no compiler, or when it refuses.
+    """
+    compiler = find_compiler()
+    flags = [*FLAGS, f"-I{HEADERS}", *(f"-D{name}={value}" for name, value in sorted((defines or {}).items()))]
+    target = cache_folder() / f"{source.parent.name}-{_digest(source, compiler, flags)}.so"
+    if not target.exists():
+        _compile([*compiler, *flags, str(source)], target)
+    try:
+        return ctypes.CDLL(str(target))
+    except OSError as error:
+        raise NotApplicable(f"cannot load the compiled kernel: {error}") from error
+
+
+def find_compiler() -> tuple[str, ...]:
+    """The command of the C++ compiler: $CXX, which may hold arguments, or the first one on PATH."""
+    chosen = os.environ.get("CXX", "").strip()
+    for name in [chosen] if chosen else COMPILERS:
+        program, *arguments = shlex.split(name)
+        path = shutil.which(program)
+        if path:
+            return (path, *arguments)
+    raise NotApplicable(f"no C++ compiler found: looked for {chosen or ', '.join(COMPILERS)}")
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: $MEMBENCH_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("MEMBENCH_CACHE")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "membench"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "membench"
+
+
+def _native() -> str:
+    """The flag that asks for code for this very processor."""
+    return "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
+
+
+def _digest(source: Path, compiler: tuple[str, ...], flags: Sequence[str]) -> str:
+    """Changes with everything that the compiled code depends on."""
+    texts = [path.read_text(encoding="utf-8") for path in [source, *sorted(HEADERS.glob("*.hpp"))]]
+    parts = [*texts, *flags, _native(), *compiler, _version(compiler), _processor()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+@functools.cache
+def _version(compiler: tuple[str, ...]) -> str:
+    return _run([*compiler, "--version"]).stdout
+
+
+@functools.cache
+def _processor() -> str:
+    """What the machine's processor is and can do: code for one kind may crash on another."""
+    if sys.platform == "darwin":
+        return platform.machine() + _run(["sysctl", "-n", "machdep.cpu.brand_string"]).stdout
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.platform()
+    telling = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
+    return "\n".join(sorted({line for line in lines if line.startswith(telling)}))
+
+
+def _compile(command: Sequence[str], target: Path) -> None:
+    """Other processes may be doing the same: each writes a file of its own, and puts it in place when complete."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            built = Path(folder) / target.name
+            done = _run([*command, _native(), "-o", str(built)])
+            if done.returncode != 0:  # not every compiler knows its own processor
+                done = _run([*command, "-o", str(built)])
+            if done.returncode != 0:
+                raise NotApplicable(f"{command[0]} could not compile the kernel: {_first_line(done.stderr)}")
+            os.replace(built, target)
+    except OSError as error:
+        raise NotApplicable(f"cannot keep a compiled kernel: {error}") from error
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NotApplicable(f"cannot start {command[0]}: {error}") from error
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it gave no reason")

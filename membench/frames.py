@@ -1,0 +1,138 @@
+"""Frames: N unit vectors in R^d, one for each token, as far apart as can be had."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Frame = NDArray[np.float64]  # [N, d], rows of length 1
+
+_SHARPNESS = (10.0, 100.0, 1000.0)  # of the smooth maximum that stands for the largest overlap, one round each
+_ITERATIONS = 150  # of each round; more changes the third digit
+_WORK = 4e8  # N^2 d times iterations at which large frames are left as they are, after seconds
+
+
+def circle(N: int) -> Frame:
+    """N points equally spaced on the unit circle: every one is the unique nearest to itself."""
+    angles = 2 * np.pi * np.arange(N) / N
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def simplex(N: int, d: int) -> Frame:
+    """The corners of a regular simplex, whose overlaps are all -1/(N-1); needs d >= N-1."""
+    if d < N - 1:
+        raise ValueError(f"a simplex of N={N} corners needs d >= {N - 1}, not d={d}")
+    centred = np.eye(N) - 1 / N
+    corners = np.linalg.svd(centred)[0][:, : N - 1]  # an orthonormal basis of what is orthogonal to (1, ..., 1)
+    return _padded(corners * math.sqrt(N / (N - 1)), d) if N > 1 else _padded(np.ones((1, 1)), max(d, 1))
+
+
+def orthoplex(N: int, d: int) -> Frame:
+    """The first N of e_1, -e_1, e_2, -e_2, ...: overlaps 0 and -1; needs N <= 2d."""
+    if 2 * d < N:
+        raise ValueError(f"an orthoplex in d={d} dimensions has {2 * d} corners, not N={N}")
+    frame = np.zeros((N, d))
+    frame[np.arange(N), np.arange(N) // 2] = np.where(np.arange(N) % 2, -1.0, 1.0)
+    return frame
+
+
+def orthogonal_simplices(N: int, d: int, *, equal: bool = True) -> Frame:
+    """N-d simplices in orthogonal subspaces; needs N/2 <= d <= N-1. The simplex at d = N-1, the orthoplex at d = N/2.
+
+    No overlap is positive, which is the best for d < N-1 (Rankin 1955). Of nearly equal size, the simplices have no
+    overlap below -1/(n-1) with n the size of the smallest. Otherwise all but one are pairs of opposites: that keeps
+    a noisy look-up table's divergence lowest.
+    """
+    if not N / 2 <= d <= N - 1:
+        raise ValueError(f"N={N} tokens in orthogonal simplices need d from {math.ceil(N / 2)} to {N - 1}, not d={d}")
+    blocks = N - d
+    sizes = [len(part) for part in np.array_split(np.arange(N), blocks)]
+    if not equal:
+        sizes = [N - 2 * (blocks - 1)] + [2] * (blocks - 1)
+    frame = np.zeros((N, d))
+    token = dimension = 0
+    for size in sizes:
+        frame[token : token + size, dimension : dimension + size - 1] = simplex(size, size - 1)
+        token, dimension = token + size, dimension + size - 1
+    return frame
+
+
+def random_frame(N: int, d: int, rng: np.random.Generator) -> Frame:
+    """N independent directions, uniform on the sphere."""
+    return _normalised(rng.standard_normal((N, d)))
+
+
+def coherence(frame: Frame) -> tuple[float, float]:
+    """The largest overlap of two different rows, and the largest of its opposite: mu_+ and mu_-."""
+    overlaps = (frame @ frame.T)[~np.eye(len(frame), dtype=bool)]
+    return (float(overlaps.max()), float(-overlaps.min())) if len(overlaps) else (-1.0, -1.0)
+
+
+def margin(frame: Frame) -> float:
+    """By how much the logit of the right token leads when the stream is that token's row: 1 - mu_+."""
+    return 1 - coherence(frame)[0]
+
+
+@lru_cache(maxsize=64)
+def best_frame(N: int, d: int) -> Frame:
+    """A frame of small largest overlap: optimal in closed form where one is known, else a local optimum. Read-only."""
+    if d < 1:
+        raise ValueError(f"a frame needs d >= 1, not d={d}")
+    if d >= N - 1:
+        frame = simplex(N, d)
+    elif d == 2:
+        frame = circle(N)
+    elif 2 * d >= N:
+        frame = orthogonal_simplices(N, d)
+    elif d == 1:
+        frame = np.where(np.arange(N) % 2, -1.0, 1.0)[:, None]  # two directions are all there is
+    else:
+        frame = optimised_frame(N, d, np.random.default_rng([N, d]))
+    frame.setflags(write=False)
+    return frame
+
+
+def candidate_frames(N: int, d: int) -> list[Frame]:
+    """The frames worth trying when the largest overlap is not all that counts: the best one, and others."""
+    frames = [best_frame(N, d)]
+    if N / 2 < d < N - 1:
+        frames.append(orthogonal_simplices(N, d, equal=False))
+    return frames
+
+
+def optimised_frame(N: int, d: int, rng: np.random.Generator) -> Frame:
+    """A local minimum of the largest overlap, from a random start. It is a frame whatever the optimiser did."""
+    from scipy.optimize import minimize
+
+    point = random_frame(N, d, rng).ravel()
+    options = {"maxiter": max(10, min(_ITERATIONS, int(_WORK / (N * N * d))))}
+    for sharpness in _SHARPNESS:
+        found = minimize(_largest_overlap, point, (N, d, sharpness), jac=True, method="L-BFGS-B", options=options)
+        point = _normalised(found.x.reshape(N, d)).ravel()
+    return point.reshape(N, d)
+
+
+def _largest_overlap(point: NDArray[np.float64], N: int, d: int, sharpness: float) -> tuple[float, NDArray[np.float64]]:
+    """log sum exp of the overlaps, over the sharpness, and its gradient in the unnormalised rows."""
+    rows = point.reshape(N, d)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    frame = rows / lengths
+    overlaps = frame @ frame.T
+    np.fill_diagonal(overlaps, -np.inf)
+    top = overlaps.max()
+    weights = np.exp(sharpness * (overlaps - top))
+    total = weights.sum()
+    slope = 2 * (weights / total) @ frame  # [N, d]
+    slope -= (slope * frame).sum(axis=1, keepdims=True) * frame
+    return float(top + math.log(total) / sharpness), (slope / lengths).ravel()
+
+
+def _normalised(rows: NDArray[np.float64]) -> Frame:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float64)
+
+
+def _padded(rows: NDArray[np.float64], d: int) -> Frame:
+    return np.pad(rows, ((0, 0), (0, d - rows.shape[1])))

@@ -1,0 +1,80 @@
+"""Fused training of attention-only transformers with one layer; the steps themselves are in kernel.cpp."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from membench.engine.compiler import library
+from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
+from membench.engine.trainer import Trainer
+from membench.errors import NotApplicable
+from membench.facts import Facts
+from membench_aot.model import AttentionOnly, Heads
+
+SOURCE = Path(__file__).with_suffix(".cpp")
+
+
+class Shape(ctypes.Structure):
+    """The `Shape` of kernel.cpp."""
+
+    _fields_ = (
+        ("vocab", ctypes.c_int64),
+        ("length", ctypes.c_int64),
+        ("d", ctypes.c_int64),
+        ("inner", ctypes.c_int64),
+        ("d_h", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("compressed", ctypes.c_int32),
+        ("skip_position", ctypes.c_int32),
+        ("factor", ctypes.c_float),
+    )
+
+
+def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
+    """A Trainer for replicas of an AttentionOnly with one layer and at least one head."""
+    shape = _shape(modules, facts)
+    layout = Layout(modules[0], _sections(bool(shape.compressed)))
+    return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, by_pairs=True)
+
+
+def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
+    require_plain(modules, facts)
+    model = modules[0]
+    if not isinstance(model, AttentionOnly):
+        raise NotApplicable(f"the kernel trains AttentionOnly, not {type(model).__name__}")
+    if len(model.layers) != 1:
+        raise NotApplicable(f"the kernel trains one layer, not layers={len(model.layers)}")
+    layer = cast("Heads", model.layers[0])
+    heads, d_h, inner = layer.query.shape
+    if heads == 0:
+        raise NotApplicable("the kernel needs at least one head, not H=0")
+    vocab, d = model.word.weight.shape
+    length = len(model.position.weight)
+    if facts[0].shape != (vocab, length):
+        raise NotApplicable(f"the model is for N={vocab} and S={length}, and the facts are {facts[0].shape}")
+    compressed = layer.compress is not None
+    if compressed and model.skip_position:
+        raise NotApplicable("the kernel keeps the position out of the residual stream when heads share a projection")
+    return Shape(vocab, length, d, inner, d_h, heads, compressed, model.skip_position, layer.factor)
+
+
+def _sections(compressed: bool) -> list[Section]:
+    """The parameters in the order of kernel.cpp: tokens and heads come last, where they are padded."""
+    shared = [Section("layers.0.compress", (1, 0)), Section("layers.0.decompress", (0, 1))]
+    return [
+        Section("word.weight", (1, 0)),
+        Section("position.weight", (0, 1)),
+        Section("layers.0.query", (1, 2, 0)),
+        Section("layers.0.key", (1, 2, 0)),
+        Section("layers.0.value", (1, 2, 0)),
+        Section("layers.0.output", (2, 1, 0)),
+        *(shared if compressed else []),
+        Section("unembed.weight", (1, 0)),
+    ]

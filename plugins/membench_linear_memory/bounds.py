@@ -1,0 +1,80 @@
+"""What is proven about the linear associative memory."""
+
+from __future__ import annotations
+
+import math
+
+from membench.api import Bound, NotApplicable, Setting
+from membench.bounds import as_accuracy
+from membench.bounds.divergence import DERIVED, Family
+from membench.bounds.information import shattered
+
+ARCHITECTURE = "linear-memory"
+NICHANI = (
+    "Nichani, Lee, Bietti, 'Understanding Factual Recall in Transformers via Associative Memories', 2024, "
+    "arXiv:2412.06538"
+)
+
+
+def _pseudo_inverse(setting: Setting) -> float:
+    d: int = setting.config.d
+    if d == 1 and setting.shape.vocab > 2:
+        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    return min(len(setting.facts), d)
+
+
+def _shattering(setting: Setting) -> float:
+    return shattered(setting.shape.vocab, setting.config.d**2)
+
+
+def recalled(d: int) -> float:
+    """T with T log T = d^2 / 2: where a learned matrix stops recalling all of an injective map, for large d."""
+    target, T = d * d / 2, 2.0
+    for _ in range(100):  # Newton's method on a convex, rising function
+        T = max(1.0 + 1e-9, T - (T * math.log(T) - target) / (math.log(T) + 1))
+    return T
+
+
+def bounds() -> list[Bound]:
+    family = Family(ARCHITECTURE, lambda config: config.d, "memory")
+    pseudo_inverse = Bound(
+        name="pseudo-inverse",
+        summary="As many independent vectors as there are dimensions can be sent anywhere.",
+        formula="min(T0, d)",
+        latex=r"\min(T_0,d)",
+        inputs=("T0", "d"),
+        quantity="associations",
+        direction="lower",
+        reference=f"linear algebra; {DERIVED}",
+        value=_pseudo_inverse,
+        architecture=ARCHITECTURE,
+    )
+    return [
+        pseudo_inverse,
+        as_accuracy(pseudo_inverse, name="pseudo-inverse-accuracy", summary="The pseudo-inverse, and guesses."),
+        Bound(
+            name="memory-shattering",
+            summary="The most contexts of which one matrix between frozen vectors can realise every labelling.",
+            formula="T with T log N = log 2 + d^2 log(e T N(N-1) / (2 d^2))",
+            latex=r"T\log N\le\log2+d^2\log\frac{eTN(N-1)}{2d^2}",
+            inputs=("N", "d"),
+            quantity="capacity",
+            direction="upper",
+            reference=f"cells of an arrangement of hyperplanes (Cover 1965, Warren 1968); {DERIVED}",
+            value=_shattering,
+            architecture=ARCHITECTURE,
+        ),
+        Bound(
+            name="memory-order",
+            summary="Where a learned matrix stops recalling all of an injective map, asymptotically.",
+            formula="T with T log T = d^2 / 2",
+            latex=r"T\log T\sim d^2/2",
+            inputs=("d",),
+            quantity="associations",
+            direction="order",
+            reference=f"{NICHANI} for the order; the constant is Giorlandino et al. 2026",
+            value=lambda setting: recalled(setting.config.d),
+            architecture=ARCHITECTURE,
+        ),
+        *family.limits(),
+    ]

@@ -1,0 +1,101 @@
+"""What is proven about the MLP transformer, and figures for MLPs alone."""
+
+from __future__ import annotations
+
+from membench.api import Bound, NotApplicable, Setting
+from membench.bounds import as_accuracy
+from membench.bounds.attention import Features, memorisable_count
+from membench.bounds.divergence import DANA, DERIVED, Family
+from membench.bounds.universal import zero_head_accuracy
+
+ARCHITECTURE = "mlp-transformer"
+BAUM = "Baum, 'On the Capabilities of Multilayer Perceptrons', Journal of Complexity 4, 1988"
+BUBECK = (
+    "Bubeck, Eldan, Lee, Mikulincer, 'Network Size and Weights Size for Memorization with Two-Layers Neural Networks', "
+    "2020, arXiv:2006.02855"
+)
+
+
+def _require_plane(setting: Setting) -> None:
+    if setting.config.d == 1 and setting.shape.vocab > 2:
+        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+
+
+def _feature_rank(setting: Setting) -> float:
+    _require_plane(setting)
+    if not setting.config.skip_position:
+        raise NotApplicable("skip_position=false, and the theorem's residual stream contains the position")
+    return memorisable_count(setting.facts, Features(setting.config.d, setting.config.d, 1))
+
+
+def _majority(setting: Setting) -> float:
+    _require_plane(setting)
+    return zero_head_accuracy(setting.facts)
+
+
+def bounds() -> list[Bound]:
+    family = Family(ARCHITECTURE, lambda config: config.d, "mlp")
+    return [*_guarantees(), *_comparisons(), *family.limits(), *family.constants()]
+
+
+def _guarantees() -> list[Bound]:
+    feature_rank = Bound(
+        name="mlp-feature-rank",
+        summary="What its one head memorises when all neurons are silent.",
+        formula="rank(x_S, W_V A) over the support; min(d, N) + min(d, N) for all bigrams",
+        latex=r"\operatorname{rank}\big(x_S\mid W_VA\big)",
+        inputs=("d", "support"),
+        quantity="associations",
+        direction="lower",
+        reference=f"Theorem 1 of {DANA} with H=1 and d_h=d; {DERIVED}",
+        value=_feature_rank,
+        architecture=ARCHITECTURE,
+    )
+    return [
+        feature_rank,
+        as_accuracy(
+            feature_rank, name="mlp-feature-rank-accuracy", summary="What its one head memorises, and guesses."
+        ),
+        Bound(
+            name="mlp-majority",
+            summary="Head and neurons that write nothing, and the majority answer for each last token.",
+            formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
+            latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
+            inputs=("d", "p", "pi"),
+            quantity="accuracy",
+            direction="lower",
+            reference=DERIVED,
+            value=_majority,
+            architecture=ARCHITECTURE,
+        ),
+    ]
+
+
+def _comparisons() -> list[Bound]:
+    """Theorems about an MLP on points in general position, which the sums of token embeddings need not be."""
+    return [
+        Bound(
+            name="baum",
+            summary="Two labels of points in general position, by threshold neurons.",
+            formula="w d",
+            latex=r"wd",
+            inputs=("w", "d"),
+            quantity="associations",
+            direction="baseline",
+            reference=BAUM,
+            value=lambda setting: setting.config.w * setting.config.d,
+            architecture=ARCHITECTURE,
+        ),
+        Bound(
+            name="bubeck",
+            summary="Real labels of points in general position, by ReLU neurons.",
+            formula="floor(w/4) d",
+            latex=r"\lfloor w/4\rfloor\,d",
+            inputs=("w", "d"),
+            quantity="associations",
+            direction="baseline",
+            reference=BUBECK,
+            value=lambda setting: setting.config.w // 4 * setting.config.d,
+            architecture=ARCHITECTURE,
+        ),
+    ]

@@ -1,0 +1,71 @@
+"""Fused training of MLP transformers; the steps themselves are in kernel.cpp."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from membench.engine.compiler import library
+from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
+from membench.engine.trainer import Trainer
+from membench.errors import NotApplicable
+from membench.facts import Facts
+from membench_mlp_transformer.model import MLPTransformer
+
+SOURCE = Path(__file__).with_suffix(".cpp")
+BLOCK = 64  # contexts at once: what the neurons say of them stays in the cache
+
+
+class Shape(ctypes.Structure):
+    """The `Shape` of kernel.cpp."""
+
+    _fields_ = (
+        ("vocab", ctypes.c_int64),
+        ("length", ctypes.c_int64),
+        ("d", ctypes.c_int64),
+        ("neurons", ctypes.c_int64),
+        ("bias", ctypes.c_int32),
+        ("skip_position", ctypes.c_int32),
+        ("factor", ctypes.c_float),
+    )
+
+
+def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
+    """A Trainer for replicas of an MLPTransformer."""
+    shape = _shape(modules, facts)
+    layout = Layout(modules[0], _sections(bool(shape.bias)))
+    return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, block=BLOCK)
+
+
+def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
+    require_plain(modules, facts)
+    model = modules[0]
+    if not isinstance(model, MLPTransformer):
+        raise NotApplicable(f"the kernel trains MLPTransformer, not {type(model).__name__}")
+    vocab, d = model.word.weight.shape
+    length = len(model.position.weight)
+    if facts[0].shape != (vocab, length):
+        raise NotApplicable(f"the model is for N={vocab} and S={length}, and the facts are {facts[0].shape}")
+    bias = model.hidden.bias is not None
+    return Shape(vocab, length, d, len(model.hidden.weight), bias, model.skip_position, model.factor)
+
+
+def _sections(bias: bool) -> list[Section]:
+    """The parameters in the order of kernel.cpp: tokens and neurons come last, where they are padded."""
+    return [
+        Section("word.weight", (1, 0)),
+        Section("position.weight", (0, 1)),
+        Section("query", (0, 1)),
+        Section("key", (0, 1)),
+        Section("value", (0, 1)),
+        Section("output", (0, 1)),
+        Section("hidden.weight", (1, 0)),
+        *([Section("hidden.bias", (0,))] if bias else []),
+        Section("project.weight", (0, 1)),
+        Section("unembed.weight", (1, 0)),
+    ]

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from membench.engine import compiler
+from membench.engine.compiler import cache_folder, find_compiler, library
+from membench.errors import NotApplicable
+
+SOURCE = 'extern "C" int answer() { return ANSWER; }\n'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEMBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_source_is_compiled_once(source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert library(source, {"ANSWER": 42}).answer() == 42
+    (kept,) = cache.iterdir()
+    monkeypatch.setattr(compiler, "_compile", None)  # a second compilation would call it
+    assert library(source, {"ANSWER": 42})._name == str(kept)
+
+
+def test_other_defines_are_another_library(source: Path, cache: Path) -> None:
+    assert [library(source, {"ANSWER": value}).answer() for value in (1, 2)] == [1, 2]
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_a_changed_source_is_compiled_again(source: Path) -> None:
+    assert library(source, {"ANSWER": 1}).answer() == 1
+    source.write_text(SOURCE.replace("ANSWER", "ANSWER + 1"))
+    assert library(source, {"ANSWER": 1}).answer() == 2
+
+
+def test_a_changed_header_is_compiled_again(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "HEADERS", tmp_path)
+    source.write_text('#include "some.hpp"\n' + SOURCE)
+    for value in (1, 2):
+        (tmp_path / "some.hpp").write_text(f"#define ANSWER {value}\n")
+        assert library(source).answer() == value
+
+
+def test_a_source_with_a_mistake_is_not_applicable(source: Path, cache: Path) -> None:
+    with pytest.raises(NotApplicable, match=r"could not compile the kernel: .*kernel\.cpp.*answer"):
+        library(source)  # without ANSWER
+    assert list(cache.iterdir()) == []
+
+
+def test_without_a_compiler_it_is_not_applicable(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nonexistent")
+    with pytest.raises(NotApplicable, match="no C\\+\\+ compiler found: looked for /nonexistent"):
+        library(source)
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NotApplicable, match="looked for c\\+\\+, g\\+\\+, clang\\+\\+"):
+        library(source)
+
+
+def test_the_compiler_is_what_the_user_chose(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = script(tmp_path / "mine", 'exec c++ "$@"\n')
+    monkeypatch.setenv("CXX", f"{mine} -DANSWER=7")
+    assert find_compiler() == (str(mine), "-DANSWER=7")
+    assert library(source).answer() == 7
+
+
+def test_a_compiler_that_does_not_know_its_processor_will_do(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = 'for word; do case "$word" in *=native) echo "bad value" >&2; exit 1;; esac; done\nexec c++ "$@"\n'
+    monkeypatch.setenv("CXX", str(script(tmp_path / "old", refusal)))
+    assert library(source, {"ANSWER": 3}).answer() == 3
+
+
+def test_a_library_that_does_not_load_is_not_applicable(
+    source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir()
+    monkeypatch.setattr(compiler, "_compile", lambda command, target: target.write_text("not a library"))
+    with pytest.raises(NotApplicable, match="cannot load the compiled kernel"):
+        library(source)
+
+
+def test_a_cache_that_cannot_be_written_is_not_applicable(source: Path, cache: Path) -> None:
+    cache.write_text("a file where a folder should be")
+    with pytest.raises(NotApplicable, match="cannot keep a compiled kernel"):
+        library(source, {"ANSWER": 1})
+
+
+def test_processes_may_compile_at_the_same_time(source: Path, cache: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from membench.engine.compiler import library\n"
+        "print(library(pathlib.Path(sys.argv[1]), {'ANSWER': 5}).answer())\n"
+    )
+    command = [sys.executable, "-c", code, str(source)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(4)]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["5"] * 4
+    assert [path.suffix for path in cache.iterdir()] == [".so"]
+
+
+def test_the_cache_is_where_users_expect_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMBENCH_CACHE", "/chosen")
+    assert cache_folder() == Path("/chosen")
+    monkeypatch.delenv("MEMBENCH_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == Path("/xdg/membench")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "membench"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "membench"

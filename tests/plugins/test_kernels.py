@@ -1,0 +1,430 @@
+"""The fused kernels against torch: gradients, trajectories, and what a Trainer promises."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from membench.api import Architecture, Shape
+from membench.engine.compiler import library
+from membench.engine.fused import FusedTrainer, aligned
+from membench.engine.trainer import Batches
+from membench.errors import NotApplicable
+from membench.facts import Facts
+from membench_aot import ARCHITECTURE as AOT
+from membench_aot.kernel import make_trainer as train_aot
+from membench_mlp_transformer import ARCHITECTURE as MLP
+from membench_mlp_transformer.kernel import make_trainer as train_mlp
+
+State = Mapping[str, Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model, and the contexts that it is tried on."""
+
+    architecture: Architecture[Any]
+    shape: Shape
+    config: Any
+    contexts: int
+
+    def __str__(self) -> str:
+        fields = (f"{name}={value}" for name, value in dataclasses.asdict(self.config).items())
+        return (
+            f"{self.architecture.name}-N={self.shape.vocab}-S={self.shape.length}-T={self.contexts}-{'-'.join(fields)}"
+        )
+
+    def model(self, seed: int = 0, gain: float = 1.5) -> nn.Module:
+        torch.manual_seed(seed)
+        module = self.architecture.build(self.shape, self.config)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.mul_(gain)
+        return module
+
+    def facts(self, dense: bool, seed: int = 0) -> Facts:
+        N, S = self.shape
+        rng = np.random.default_rng(seed)
+        ranks = rng.choice(N**S, self.contexts, replace=False)
+        inputs = np.stack(np.unravel_index(ranks, (N,) * S), axis=1).astype(np.int64)
+        targets = rng.dirichlet(np.ones(N), self.contexts) if dense else rng.integers(N, size=self.contexts)
+        return Facts(inputs, targets, rng.dirichlet(np.full(self.contexts, 3.0)), N)
+
+    def trainer(self, *modules: nn.Module, facts: Facts, betas: tuple[float, float] = (0.9, 0.99)) -> FusedTrainer:
+        make = train_aot if self.architecture is AOT else train_mlp
+        trainer = make(modules, [facts] * len(modules), np.array([betas] * len(modules), dtype=np.float32))
+        assert isinstance(trainer, FusedTrainer)
+        return trainer
+
+    def logits(self, state: State, tokens: Tensor) -> Tensor:
+        return (aot_logits if self.architecture is AOT else mlp_logits)(state, tokens, self.config)
+
+
+def aot(N: int, S: int, contexts: int | None = None, **options: Any) -> Case:
+    return Case(AOT, Shape(N, S), AOT.config(**options), contexts or N**S)
+
+
+def mlp(N: int, S: int, contexts: int | None = None, **options: Any) -> Case:
+    return Case(MLP, Shape(N, S), MLP.config(**options), contexts or N**S)
+
+
+AOT_CASES = [
+    aot(5, 1, d=3, H=2),
+    aot(9, 1, d=4, d_h=2, H=9, skip_position=False),
+    aot(6, 2, d=4, H=1),
+    aot(7, 2, d=5, H=8, scale=True),
+    aot(9, 2, d=10, H=21),
+    aot(11, 2, d=7, d_h=3, H=17, skip_position=False),
+    aot(17, 2, d=3, d_h=1, H=35),
+    aot(13, 2, 90, d=6, H=12, scale=True, skip_position=False),
+    aot(20, 2, 150, d=9, d_h=4, H=7),
+    aot(70, 2, d=3, H=3),
+    aot(130, 2, d=2, H=2),
+    aot(3, 2, d=1, H=1),
+    aot(4, 3, d=5, H=11),
+    aot(6, 3, 100, d=4, d_h=3, H=6, scale=True, skip_position=False),
+    aot(3, 4, d=6, d_h=2, H=26),
+    aot(5, 4, 300, d=3, H=5),
+    aot(8, 2, d=6, d_h=3, H=10, shared_projection=True),
+    aot(8, 2, d=5, d_h=5, H=10, shared_projection=True),
+    aot(8, 2, d=5, d_h=5, H=10, shared_projection=True, skip_position=True, scale=False),
+    aot(8, 2, d=3, d_h=9, H=10, shared_projection=True),
+    aot(12, 2, 40, d=10, d_h=1, H=20, shared_projection=True),
+    aot(4, 3, d=2, d_h=7, H=4, shared_projection=True, scale=False),
+    aot(7, 1, d=6, d_h=4, H=3, shared_projection=True),
+]
+MLP_CASES = [
+    mlp(5, 1, d=3, w=4),
+    mlp(5, 1, d=3, w=4, skip_position=False),
+    mlp(6, 2, d=4, w=0),
+    mlp(6, 2, d=4, w=1, bias=False),
+    mlp(7, 2, d=5, w=8, scale=True),
+    mlp(9, 2, d=10, w=60),
+    mlp(9, 2, d=10, w=60, bias=False, skip_position=False),
+    mlp(11, 2, 50, d=7, w=33, scale=True, skip_position=False),
+    mlp(30, 2, d=8, w=100),
+    mlp(70, 2, d=2, w=10),
+    mlp(3, 2, d=1, w=3),
+    mlp(17, 2, d=3, w=24, bias=False),
+    mlp(20, 2, 65, d=9, w=17),
+    mlp(4, 3, d=5, w=11),
+    mlp(6, 3, 100, d=4, w=40, scale=True),
+    mlp(6, 3, d=4, w=12, skip_position=False),
+    mlp(3, 4, d=6, w=26),
+    mlp(5, 4, 300, d=3, w=5, bias=False),
+    mlp(5, 4, 300, d=13, w=9, scale=True, skip_position=False),
+    mlp(8, 2, d=16, w=64),
+]
+SMALL = [aot(9, 2, d=6, H=10), aot(6, 3, 100, d=5, d_h=3, H=9, shared_projection=True), mlp(9, 2, d=6, w=30)]
+cases = pytest.mark.parametrize("case", SMALL, ids=str)
+
+
+def aot_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
+    """The model, one context at a time, as its definition reads."""
+    word, position = state["word.weight"], state["position.weight"]
+    query, key, value, output = (state[f"layers.0.{name}"] for name in ("query", "key", "value", "output"))
+    streams = []
+    for context in tokens:
+        stream = word[context] + (position if config.skip_position else 0)  # [S, d]
+        read = stream if "layers.0.compress" not in state else stream @ state["layers.0.compress"].T
+        read = read if config.skip_position else read + position
+        update = torch.zeros_like(read[-1])
+        for h in range(config.H):
+            scores = (read @ key[h].T) @ (query[h] @ read[-1])
+            weights = (scores / math.sqrt(config.d_h) if config.scale else scores).softmax(0)
+            update = update + output[h] @ (value[h] @ (weights @ read))
+        update = update if "layers.0.decompress" not in state else state["layers.0.decompress"] @ update
+        streams.append(stream[-1] + update)
+    return torch.stack(streams) @ state["unembed.weight"].T
+
+
+def mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
+    word, position = state["word.weight"], state["position.weight"]
+    streams = []
+    for context in tokens:
+        read = word[context] + position  # [S, d]
+        scores = (read @ state["key"].T) @ (state["query"] @ read[-1])
+        weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(0)
+        stream = read[-1] if config.skip_position else word[context[-1]]
+        stream = stream + state["output"] @ (state["value"] @ (weights @ read))
+        hidden = state["hidden.weight"] @ stream + state.get("hidden.bias", torch.zeros(()))
+        streams.append(stream + state["project.weight"] @ nn.functional.gelu(hidden))
+    return torch.stack(streams) @ state["unembed.weight"].T
+
+
+def loss_of(
+    logits: Callable[[Tensor], Tensor], facts: Facts, batches: Batches | None = None, step: int = 0, replica: int = 0
+) -> Tensor:
+    inputs, targets = torch.from_numpy(facts.inputs), torch.from_numpy(facts.targets)
+    if batches is not None:
+        contexts, labels = batches.contexts[replica, step], torch.from_numpy(batches.labels[replica, step])
+        return nn.functional.cross_entropy(logits(inputs[contexts]), labels)
+    losses = nn.functional.cross_entropy(logits(inputs), targets, reduction="none")
+    return (torch.from_numpy(facts.prior) * losses).sum()
+
+
+def draw(facts: Facts, steps: int, batch: int, replicas: int = 1, seed: int = 0) -> Batches:
+    rng = np.random.default_rng(seed)
+    size = (replicas, steps, batch)
+    return Batches(rng.integers(len(facts), size=size), rng.integers(facts.vocab, size=size))
+
+
+def assert_close(found: State, expected: State, tolerance: float) -> None:
+    """Each tensor's error against its own norm, or a hundredth of the largest where it is much smaller."""
+    assert found.keys() == expected.keys()
+    largest = max(float(value.norm()) for value in expected.values())
+    for name, value in expected.items():
+        error = float((found[name].double() - value).norm())
+        assert error <= tolerance * max(float(value.norm()), largest / 100), name
+
+
+def progress(case: Case, module: nn.Module, facts: Facts, batches: Batches | None = None) -> tuple[float, float]:
+    seen = case.trainer(module, facts=facts).advance(np.full((1, 1), 1e-9, np.float32), batches)
+    return float(seen.loss[0, 0]), float(seen.accuracy[0, 0])
+
+
+@pytest.mark.parametrize("case", [case for case in AOT_CASES + MLP_CASES if case.contexts <= 300], ids=str)
+def test_the_reference_is_the_model(case: Case) -> None:
+    module = case.model().double()
+    tokens = torch.from_numpy(case.facts(dense=False).inputs)
+    torch.testing.assert_close(case.logits(dict(module.state_dict()), tokens), module(tokens))
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["labels", "distributions"])
+@pytest.mark.parametrize("case", AOT_CASES + MLP_CASES, ids=str)
+def test_the_exact_gradient_is_that_of_autograd(case: Case, dense: bool) -> None:
+    module, facts = case.model(), case.facts(dense)
+    exact = case.model().double()
+    loss_of(exact, facts).backward()
+    gradient = case.trainer(module, facts=facts).gradient(0)
+    assert_close(gradient, {name: p.grad for name, p in exact.named_parameters() if p.grad is not None}, 1e-5)
+
+
+@pytest.mark.parametrize("case", AOT_CASES + MLP_CASES, ids=str)
+def test_the_gradient_of_a_batch_is_that_of_autograd(case: Case) -> None:
+    facts = case.facts(dense=False)
+    for batch in (1, 150):
+        batches = draw(facts, 1, batch)
+        exact = case.model().double()
+        loss_of(exact, facts, batches).backward()
+        gradient = case.trainer(case.model(), facts=facts).gradient(0, batches)
+        assert_close(gradient, {name: p.grad for name, p in exact.named_parameters() if p.grad is not None}, 1e-5)
+
+
+@pytest.mark.parametrize("mode", ["labels", "distributions", "batches"])
+@cases
+def test_it_trains_as_torch_does(case: Case, mode: str) -> None:
+    facts = case.facts(dense=mode == "distributions")
+    rates = np.array([[0.02, 0.01] + [0.005 * k for k in range(1, 9)]], dtype=np.float32)
+    batches = draw(facts, 10, 40) if mode == "batches" else None
+    trainer = case.trainer(case.model(), facts=facts, betas=(0.8, 0.95))
+    halves = [
+        trainer.advance(rates[:, part], batches and Batches(batches.contexts[:, part], batches.labels[:, part]))
+        for part in (slice(0, 4), slice(4, 10))  # the moments carry over
+    ]
+    module = case.model().double()
+    adam = torch.optim.Adam(module.parameters(), betas=(0.8, 0.95))
+    losses = []
+    for step, rate in enumerate(rates[0]):
+        adam.param_groups[0]["lr"] = float(rate)
+        adam.zero_grad()
+        loss = loss_of(module, facts, batches, step)
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    np.testing.assert_allclose(np.concatenate([half.loss[0] for half in halves]), losses, rtol=1e-5)
+    assert_close(trainer.state(0), dict(module.state_dict()), 1e-5)
+
+
+@cases
+def test_accuracy_is_that_of_the_largest_logit(case: Case) -> None:
+    module = case.model()
+    for dense in (False, True):
+        facts = case.facts(dense)
+        with torch.no_grad():
+            answers = module(torch.from_numpy(facts.inputs)).argmax(1).numpy()
+        right = facts.distributions()[np.arange(len(facts)), answers]
+        assert progress(case, module, facts)[1] == pytest.approx(float(facts.prior @ right), abs=1e-6)
+    batches = draw(facts, 1, 64)
+    right = answers[batches.contexts[0, 0]] == batches.labels[0, 0]
+    assert progress(case, module, facts, batches)[1] == pytest.approx(right.mean())
+
+
+@cases
+def test_a_tie_is_wrong(case: Case) -> None:
+    module = case.model()
+    with torch.no_grad():
+        module.get_parameter("unembed.weight").zero_()
+    facts = case.facts(dense=False)
+    assert progress(case, module, facts) == pytest.approx((math.log(case.shape.vocab), 0.0))
+    assert progress(case, module, case.facts(dense=True))[1] == 0.0
+    assert progress(case, module, facts, draw(facts, 1, 50))[1] == 0.0
+
+
+@pytest.mark.parametrize("case", [aot(7, 2, d=6, H=8), mlp(7, 2, 30, d=8, w=64)], ids=str)
+def test_everything_memorised_is_an_accuracy_of_exactly_one(case: Case) -> None:
+    facts = case.facts(dense=False)
+    trainer = case.trainer(case.model(), facts=facts)
+    assert trainer.advance(np.full((1, 600), 0.02, np.float32)).accuracy[0, -1] == 1.0
+    module = case.model()
+    module.load_state_dict(trainer.state(0))
+    assert (module(torch.from_numpy(facts.inputs)).argmax(1).numpy() == facts.targets).all()
+
+
+@cases
+def test_large_weights_do_not_overflow(case: Case) -> None:
+    facts = case.facts(dense=False)
+    loss, _ = progress(case, case.model(gain=15.0), facts)
+    exact = loss_of(case.model(gain=15.0).double(), facts)
+    assert loss > 1e3
+    assert loss == pytest.approx(exact.item(), rel=1e-3)
+
+
+@cases
+def test_training_repeats_bit_for_bit_whoever_trains_beside(case: Case) -> None:
+    facts = case.facts(dense=False)
+    rates = np.full((3, 20), 0.01, np.float32)
+    for batches in (None, draw(facts, 20, 50, replicas=3)):
+        together = case.trainer(*(case.model(seed) for seed in range(3)), facts=facts)
+        together.advance(rates, batches)
+        for seed in range(3):
+            alone = case.trainer(case.model(seed), facts=facts)
+            mine = batches and Batches(batches.contexts[[seed]], batches.labels[[seed]])
+            alone.advance(rates[[seed]], mine)
+            for name, value in alone.state(0).items():
+                assert torch.equal(value, together.state(seed)[name]), name
+
+
+@cases
+def test_a_replica_without_a_rate_is_left_alone(case: Case) -> None:
+    facts = case.facts(dense=False)
+    trainer = case.trainer(case.model(0), case.model(1), facts=facts)
+    rates = np.full((2, 5), 0.01, np.float32)
+    rates[1] = 0
+    seen = trainer.advance(rates)
+    for values in (seen.loss, seen.accuracy):
+        assert np.isfinite(values[0]).all()
+        assert np.isnan(values[1]).all()
+    trainer.advance(np.full((2, 5), 0.01, np.float32))
+    fresh = case.trainer(case.model(1), facts=facts)
+    fresh.advance(np.full((1, 5), 0.01, np.float32))
+    for name, value in fresh.state(0).items():
+        assert torch.equal(value, trainer.state(1)[name]), name
+
+
+@cases
+def test_each_replica_has_its_own_betas_and_facts(case: Case) -> None:
+    make = train_aot if case.architecture is AOT else train_mlp
+    betas = np.array([[0.9, 0.9], [0.5, 0.999]], dtype=np.float32)
+    facts = [case.facts(dense=False, seed=1), case.facts(dense=True, seed=2)]
+    together = make([case.model(), case.model()], facts, betas)
+    together.advance(np.full((2, 5), 0.01, np.float32))
+    for row in range(2):
+        alone = make([case.model()], [facts[row]], betas[[row]])
+        alone.advance(np.full((1, 5), 0.01, np.float32))
+        for name, value in alone.state(0).items():
+            assert torch.equal(value, together.state(row)[name]), name
+    assert not torch.equal(together.state(0)["word.weight"], together.state(1)["word.weight"])
+
+
+@cases
+def test_the_state_is_a_copy_in_the_order_of_the_module(case: Case) -> None:
+    module = case.model()
+    trainer = case.trainer(module, facts=case.facts(dense=False))
+    state = trainer.state(0)
+    assert list(state) == list(module.state_dict())
+    for name, value in module.state_dict().items():
+        assert torch.equal(state[name], value)
+        state[name].zero_()
+    assert trainer.state(0)["word.weight"].abs().sum() > 0
+    trainer.advance(np.full((1, 1), 0.1, np.float32))
+    assert torch.equal(module.state_dict()["word.weight"], case.model().state_dict()["word.weight"])
+
+
+@cases
+def test_batches_outside_the_facts_are_refused(case: Case) -> None:
+    facts = case.facts(dense=False)
+    trainer = case.trainer(case.model(), facts=facts)
+    good = draw(facts, 1, 4)
+    rates = np.full((1, 1), 0.1, np.float32)
+    with pytest.raises(ValueError, match=r"contexts of a batch must be in 0\.\."):
+        trainer.advance(rates, Batches(good.contexts + len(facts), good.labels))
+    with pytest.raises(ValueError, match=r"labels of a batch must be in 0\.\."):
+        trainer.advance(rates, Batches(good.contexts, good.labels - facts.vocab))
+
+
+BETAS = np.array([[0.9, 0.99]], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"layers": 2}, "one layer, not layers=2"), ({"H": 0}, "at least one head, not H=0")]
+)
+def test_attention_that_is_not_covered(options: dict[str, int], reason: str) -> None:
+    case = aot(6, 2, **{"d": 4, "H": 2, **options})
+    with pytest.raises(NotApplicable, match=reason):
+        train_aot([case.model()], [case.facts(dense=False)], BETAS)
+
+
+@pytest.mark.parametrize("case", [SMALL[0], SMALL[2]], ids=str)
+def test_models_that_are_not_covered(case: Case) -> None:
+    make, other = (train_aot, train_mlp) if case.architecture is AOT else (train_mlp, train_aot)
+    facts = [case.facts(dense=False)]
+    with pytest.raises(NotApplicable, match=r"trains float32 on the CPU, and .* is torch\.float64 on cpu"):
+        make([case.model().double()], facts, BETAS)
+    with pytest.raises(NotApplicable, match=r"trains float32 on the CPU, and .* is torch\.float32 on meta"):
+        make([case.model().to("meta")], facts, BETAS)
+    with pytest.raises(NotApplicable, match=r"not AttentionOnly|not MLPTransformer"):
+        other([case.model()], facts, BETAS)
+    with pytest.raises(NotApplicable, match="the model is for N=9 and S=2"):
+        make([case.model()], [aot(5, 3).facts(dense=False)], BETAS)
+    with pytest.raises(NotApplicable, match="replicas of one shape"):
+        make([case.model(), aot(9, 2, d=3).model()], facts * 2, np.repeat(BETAS, 2, axis=0))
+    frozen = case.model()
+    frozen.get_parameter("word.weight").requires_grad_(False)
+    with pytest.raises(NotApplicable, match=r"word\.weight is frozen"):
+        make([frozen], facts, BETAS)
+
+
+@pytest.mark.parametrize("case", [SMALL[0], SMALL[2]], ids=str)
+def test_without_a_compiler_there_is_no_kernel(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMBENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CXX", "/nonexistent")
+    with pytest.raises(NotApplicable, match="no C\\+\\+ compiler found"):
+        case.trainer(case.model(), facts=case.facts(dense=False))
+
+
+FUNCTIONS = """
+#include "kernel.hpp"
+using namespace membench;
+extern "C" void exponentials(float* at, Index size) {
+    for (Index k = 0; k < size; k += LANES) lanes(at + k) = exponential(lanes(at + k));
+}
+extern "C" void logarithms(float* at, Index size) {
+    for (Index k = 0; k < size; k += LANES) lanes(at + k) = logarithm(lanes(at + k));
+}
+"""
+
+
+def test_functions_are_as_accurate_as_they_say(tmp_path: Path) -> None:
+    source = tmp_path / "functions.cpp"
+    source.write_text(FUNCTIONS)
+    compiled = library(source)
+    values = aligned(80_000, np.float32)
+    values[:] = np.linspace(-64, 88, values.size)
+    exact = np.exp(values.astype(np.float64))
+    compiled.exponentials(ctypes.c_void_p(values.ctypes.data), ctypes.c_int64(values.size))
+    assert np.abs(values / exact - 1).max() < 2e-7
+    values[:] = np.geomspace(1e-30, 1e30, values.size)
+    exact = np.log(values.astype(np.float64))
+    compiled.logarithms(ctypes.c_void_p(values.ctypes.data), ctypes.c_int64(values.size))
+    assert (np.abs(values - exact) / np.maximum(1, np.abs(exact))).max() < 1e-7

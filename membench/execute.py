@@ -29,6 +29,7 @@ class Options:
     device: str = "cpu"
     kernel: str = "auto"
     compiling: str = "auto"
+    floor: bool = False  # find the floor of the divergence too
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
 
     @property
@@ -56,7 +57,7 @@ def make_jobs(trials: Sequence[Trial], selection: Selection, options: Options) -
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial.seed)
     return [
-        Job(point, group, selection, options.device, options.kernel, options.compiling)
+        Job(point, group, selection, options.device, options.kernel, options.compiling, options.floor)
         for point, seeds in by_point.items()
         for group in _groups(sorted(seeds))
     ]

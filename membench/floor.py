@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from membench.bounds.divergence import optimal_scales, rank_floor
 from membench.bounds.statistics import Profile, per_facts, profile
+from membench.descent import descend
 from membench.errors import NotApplicable
 from membench.facts import Facts
 from membench.frames import candidate_frames
@@ -146,14 +147,10 @@ def _widened(found: Profile, encoder: Encoder, d: int) -> tuple[Array, Array]:
 
 def _descend(found: Profile, W: Array, E: Array) -> Encoder:
     """The end of a descent. Never worse than its start."""
-    from scipy.optimize import minimize
-
-    rows = len(W)
-    options = {"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS, "maxcor": 30, "gtol": 1e-9, "ftol": 1e-15}
-    start = np.concatenate([W, E])
-    result = minimize(_divergence, start.ravel(), (found, rows), jac=True, method="L-BFGS-B", options=options)
-    point = result.x.reshape(start.shape)
-    return Encoder(point[:rows], point[rows:], max(0.0, float(result.fun)), float(np.abs(result.jac).max()))
+    rows, start = len(W), np.concatenate([W, E])
+    end = descend(lambda point: _divergence(point, found, rows), start.ravel(), _ITERATIONS)
+    point = end.point.reshape(start.shape)
+    return Encoder(point[:rows], point[rows:], max(0.0, end.value), end.gradient_norm)
 
 
 def _divergence(point: Array, found: Profile, rows: int) -> tuple[float, Array]:

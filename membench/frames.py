@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from membench.descent import descend
 
 Frame = NDArray[np.float64]  # [N, d], rows of length 1
 
@@ -76,7 +78,7 @@ def margin(frame: Frame) -> float:
     return 1 - coherence(frame)[0]
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def best_frame(N: int, d: int) -> Frame:
     """A frame of small largest overlap: optimal in closed form where one is known, else a local optimum. Read-only."""
     if d < 1:
@@ -105,19 +107,17 @@ def candidate_frames(N: int, d: int) -> list[Frame]:
 
 def optimised_frame(N: int, d: int, rng: np.random.Generator) -> Frame:
     """A local minimum of the largest overlap, from a random start. It is a frame whatever the optimiser did."""
-    from scipy.optimize import minimize
-
-    point = random_frame(N, d, rng).ravel()
-    options = {"maxiter": max(10, min(_ITERATIONS, int(_WORK / (N * N * d))))}
+    frame = random_frame(N, d, rng)
+    iterations = max(10, min(_ITERATIONS, int(_WORK / (N * N * d))))
     for sharpness in _SHARPNESS:
-        found = minimize(_largest_overlap, point, (N, d, sharpness), jac=True, method="L-BFGS-B", options=options)
-        point = _normalised(found.x.reshape(N, d)).ravel()
-    return point.reshape(N, d)
+        objective = functools.partial(_largest_overlap, N=N, sharpness=sharpness)
+        frame = _normalised(descend(objective, frame.ravel(), iterations).point.reshape(N, d))
+    return frame
 
 
-def _largest_overlap(point: NDArray[np.float64], N: int, d: int, sharpness: float) -> tuple[float, NDArray[np.float64]]:
+def _largest_overlap(point: NDArray[np.float64], N: int, sharpness: float) -> tuple[float, NDArray[np.float64]]:
     """log sum exp of the overlaps, over the sharpness, and its gradient in the unnormalised rows."""
-    rows = point.reshape(N, d)
+    rows = point.reshape(N, -1)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     frame = rows / lengths
     overlaps = frame @ frame.T

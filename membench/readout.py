@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from membench.descent import descend
+
 Array = NDArray[np.float64]
 
 _BURST = 150  # iterations between two looks at whether all answers are right
@@ -59,21 +61,36 @@ def fit_readout(W_U: Array, spectrum: Spectrum, targets: Array, mass: Array, sta
 
     The problem is solved in coordinates in which the features are orthonormal.
     """
-    from scipy.optimize import minimize
-
     U = spectrum.U * np.sqrt(len(spectrum.U))
     scale = spectrum.values / np.sqrt(len(spectrum.U))
     point = np.zeros((W_U.shape[1], spectrum.rank)) if start is None else (start @ spectrum.V) * scale
     labels = targets.argmax(axis=1) if np.all(targets.max(axis=1) == 1) else None
-    options = {"maxiter": _BURST, "maxcor": 20, "gtol": 1e-10, "ftol": 1e-15}
     for _ in range(_BURSTS):
-        result = minimize(
-            _cross_entropy, point.ravel(), (W_U, U, targets, mass), jac=True, method="L-BFGS-B", options=options
-        )
-        point = result.x.reshape(point.shape)
-        if result.success or (labels is not None and lead(U @ point.T @ W_U.T, labels).min() > 0):
+        end = descend(lambda at: _cross_entropy(at, W_U, U, targets, mass), point.ravel(), _BURST, 1e-10)
+        point = end.point.reshape(point.shape)
+        if end.converged or (labels is not None and lead(U @ point.T @ W_U.T, labels).min() > 0):
             break
     return np.asarray((point / scale) @ spectrum.V.T)
+
+
+def independent_rows(Z: Array, threshold: float) -> NDArray[np.int64]:
+    """Rows of which each keeps more than `threshold` of the longest once the rows before it are projected out.
+
+    The longest of what is left is taken next, as in a QR decomposition with pivoting.
+    """
+    rest = Z.copy()
+    chosen: list[int] = []
+    limit = threshold * np.linalg.norm(rest, axis=1).max()
+    for _ in range(min(Z.shape)):
+        lengths = np.linalg.norm(rest, axis=1)
+        row = int(lengths.argmax())
+        if lengths[row] <= limit:
+            break
+        chosen.append(row)
+        direction = rest[row] / lengths[row]
+        for _ in range(2):  # once more, against rounding
+            rest -= np.outer(rest @ direction, direction)
+    return np.array(chosen, dtype=np.int64)
 
 
 def lead(logits: Array, labels: NDArray[np.int64]) -> Array:

@@ -19,6 +19,7 @@ class Size:
     without_embeddings: int
     buffers: int
     without_gradient: int = 0  # parameters that the loss does not reach
+    identifiable: int | None = None  # parameters less those whose changes others can undo, where that is known
 
 
 def measure_size(module: nn.Module, shape: Shape, embeddings: tuple[str, ...] = ()) -> Size:

@@ -16,7 +16,8 @@ from typing import Any
 from membench.bounds import Setting, evaluate_bounds
 from membench.engine.protocols import get_protocol
 from membench.environment import describe_environment, describe_git
-from membench.errors import MembenchError
+from membench.errors import MembenchError, NotApplicable
+from membench.facts import Facts
 from membench.options import label
 from membench.records import Record
 from membench.registry import Registry, Selection
@@ -33,6 +34,7 @@ class Job:
     device: str = "cpu"
     kernel: str = "auto"
     compiling: str = "auto"
+    floor: bool = False  # whether to find the floor of the divergence for the model's d
     threads: int = 1
     choice: str | None = None  # as JSON; a job without seeds makes it
 
@@ -137,8 +139,10 @@ class _Bench:
         bench, module = self.workbench, outcome.module
         size = measure_size(module, bench.shape, bench.architecture.embeddings)
         tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.device)
-        size = replace(size, without_gradient=count_without_gradient(module, tokens))
+        size = replace(size, without_gradient=count_without_gradient(module, tokens), identifiable=self._identifiable())
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
+        if self.job.floor:
+            metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
         setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
         dtype = str(next((p.dtype for p in module.parameters()), "")).removeprefix("torch.")
         return self._base(
@@ -152,6 +156,21 @@ class _Bench:
             environment=describe_environment(bench.device, self.job.threads, dtype),
             run=self._timing(replicas),
         )
+
+    def _identifiable(self) -> int | None:
+        count = self.workbench.architecture.identifiable
+        try:
+            return count(self.workbench.shape, self.workbench.config) if count else None
+        except NotApplicable:
+            return None
+
+    def _over_the_floor(self, facts: Facts, kl: float) -> tuple[float, dict[str, Any]]:
+        """Divergence beyond the best rank-d logits that are known, this model's own among them."""
+        from membench.floor import floor
+
+        (interval,) = floor(facts, [self.workbench.config.d])
+        interval = interval.including(kl)
+        return kl - interval.upper, asdict(interval)
 
     def failure(self, seed: int, error: Exception) -> Record:
         """A trial that failed is a record too: it says why, and it is tried again next time."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from membench_leaderboard.frame import METRICS, SIZES
+from membench_leaderboard.frame import METRICS, RATIOS, SIZES
 
 TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version"]  # only like is compared with like
 POINT = [*TABLE, "protocol_config", "architecture", "config", "id"]
@@ -31,25 +31,14 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     for key, group in frame.groupby(POINT, sort=False, dropna=False):
         row = dict(zip(POINT, key, strict=True))
         row["seeds"] = len(group)
-        for name in (*SIZES, *METRICS, "lower_bound", "zero_head", "chance"):
+        for name in (*SIZES, *METRICS, *RATIOS, "lower_bound", "zero_head", "chance"):
             row[name] = group[name].mean()
         row["lower_bound_name"] = group["lower_bound_name"].iloc[0]
         row["low"], row["high"] = bootstrap_interval(group["accuracy"].to_numpy(dtype=np.float64))
         row["converged"] = None if group["converged"].isna().all() else bool(group["converged"].eq(True).all())
         rows.append(row)
-    more = [
-        "seeds",
-        *SIZES,
-        *METRICS,
-        "lower_bound",
-        "lower_bound_name",
-        "zero_head",
-        "chance",
-        "low",
-        "high",
-        "converged",
-    ]
-    return pd.DataFrame(rows, columns=[*POINT, *more])
+    numbers = [*SIZES, *METRICS, *RATIOS, "lower_bound", "lower_bound_name", "zero_head", "chance", "low", "high"]
+    return pd.DataFrame(rows, columns=[*POINT, "seeds", *numbers, "converged"])
 
 
 def select(rows: pd.DataFrame, task: str | None = None, protocol: str | None = None) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -24,23 +24,34 @@ def is_ranked(protocol: str) -> bool:
     return protocol not in PROTOCOLS or PROTOCOLS[protocol].ranked
 
 
-def boards(rows: pd.DataFrame, *, rank: bool = True) -> Iterator[Table]:
-    """A rich table for each task config and protocol; it fits 80 columns and uses more where there are more."""
+def boards(rows: pd.DataFrame, *, rank: bool = True, width: int = 80) -> Iterator[Table]:
+    """A rich table for each task config and protocol; it fits 80 columns and shows more where there are more."""
     for common, group in split(rows):
-        yield _board(common, group, rank and is_ranked(common["protocol"]))
+        yield _board(common, group, rank and is_ranked(common["protocol"]), WIDE if width >= 120 else {})
 
 
-def _board(common: dict[str, Any], group: pd.DataFrame, rank: bool) -> Table:
+# What a wide terminal shows beside the rest: header, column and format.
+WIDE = {
+    "identifi-\nable": ("identifiable", ",.0f"),
+    "x proven": ("ratio_to_bound", ".1f"),
+    "x convex\noracle": ("ratio_to_oracle", ".2f"),
+    "KL": ("kl", ".4f"),
+    "KL over\nfloor": ("excess_kl", ".4f"),
+}
+
+
+def _board(common: dict[str, Any], group: pd.DataFrame, rank: bool, more: Mapping[str, tuple[str, str]]) -> Table:
     table = Table(title=_title(common), caption=_caption(common, group, rank), title_justify="left",
                   caption_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 1))  # fmt: skip
     if rank:
         table.add_column("#", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold", ratio=1)
     for header in ("parameters\nw/o embed.", "accuracy\n95 % interval", "facts\nheld", "bits/\nparam", "lower\nbound",
-                   "zero-\nhead", "chance"):  # fmt: skip
+                   "zero-\nhead", "chance", *more):  # fmt: skip
         table.add_column(header, justify="right", no_wrap=True)
-    for row in group.to_dict("records"):
-        table.add_row(*_cells({str(k): v for k, v in row.items()}, rank))
+    for record in group.to_dict("records"):
+        row = {str(name): value for name, value in record.items()}
+        table.add_row(*_cells(row, rank), *(_decimal(row[name], form) for name, form in more.values()))
     return table
 
 

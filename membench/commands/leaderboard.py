@@ -56,7 +56,7 @@ def leaderboard(
         print_json(rows_as_json(rows))
     elif form == "table":
         out = console()
-        for board in boards(rows):
+        for board in boards(rows, width=out.width):
             out.print(board)
     else:
         click.echo(as_text(rows, form))

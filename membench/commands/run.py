@@ -77,6 +77,7 @@ def _protocol_help() -> str:
     show_default=True,
     help="torch.compile, for training without a kernel; auto: when it takes minutes.",
 )
+@click.option("--floor", is_flag=True, help="Also find the floor of the divergence for the model's d; takes seconds.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one for each core unless said.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for the records."
@@ -96,6 +97,7 @@ def run(
     device: str,
     kernel: str,
     compiling: str,
+    floor: bool,
     jobs: int | None,
     out: Path,
     overwrite: bool,
@@ -118,6 +120,8 @@ def run(
         raise UsageError(f"device '{device}' is not one of {', '.join(DEVICES)}")
     registry = load_registry(files, block)
     trials = plan(registry, Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds))
+    if floor:
+        _require_d(trials)
     store = Store(out)
     if dry_run:
         _announce(trials, store, overwrite, as_json)
@@ -125,10 +129,16 @@ def run(
     store.check()
     pending = [trial for trial in trials if overwrite or store.find(trial) is None]
     with _watching(len(pending)) as watcher:
-        execute(pending, store, registry.selection, Options(device, kernel, compiling, jobs), watcher)
+        execute(pending, store, registry.selection, Options(device, kernel, compiling, floor, jobs), watcher)
     records = [_read(store, trial) for trial in trials]
     _show(records, store, len(pending), as_json)
     _fail_if_any(records)
+
+
+def _require_d(trials: list[Trial]) -> None:
+    for trial in trials:
+        if not hasattr(trial.config, "d"):
+            raise UsageError(f"--floor: {trial.architecture.name} has no option d to find a floor for")
 
 
 def _read(store: Store, trial: Trial) -> Record:
@@ -188,7 +198,7 @@ def _show(records: list[Record], store: Store, ran: int, as_json: bool) -> None:
         print_json({"rows": rows_as_json(rows), "records": str(store.root), "ran": ran, "found": len(records) - ran})
         return
     out = console()
-    for board in boards(rows, rank=False):
+    for board in boards(rows, rank=False, width=out.width):
         out.print(board)
     folders = ", ".join(sorted({str(store.root / r.task["name"] / r.architecture["name"]) for r in records}))
     out.print(f"{ran} new, {len(records) - ran} found as records in {folders}", soft_wrap=True)

@@ -85,7 +85,8 @@ class FusedTrainer:
         by_pairs: bool = False,
     ) -> None:
         self._library, self._shape, self._layout, self._block = library, shape, layout, block
-        prepared = {id(one): _prepare(one, block, by_pairs) for one in facts}  # seeds tried at many rates share facts
+        distinct = {id(one): one for one in facts}  # a seed that is tried at many rates is there many times
+        prepared = {key: _prepare(one, block, by_pairs) for key, one in distinct.items()}
         self._facts = [prepared[id(one)] for one in facts]
         self._betas = betas
         self._weights = [layout.pack(module.state_dict()) for module in modules]

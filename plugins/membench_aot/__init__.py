@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, NotApplicable, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,14 @@ def _for_budget(shape: Shape, parameters: int) -> AttentionOnlyConfig:
     return AttentionOnlyConfig(d=d, H=most_heads[d])
 
 
+def _identifiable(shape: Shape, config: AttentionOnlyConfig) -> int:
+    from membench_aot.bounds import identifiable_parameters
+
+    if config.shared_projection or config.layers > 1 or not config.skip_position or config.d >= shape.vocab:
+        raise NotApplicable("counted for one layer of the formal model with d < N")
+    return identifiable_parameters(shape, config.d, config.d_h, config.H)
+
+
 ARCHITECTURE = Architecture(
     name="aot",
     summary="attention-only transformer: heads and a residual stream, without MLP or normalisation",
@@ -70,6 +78,7 @@ ARCHITECTURE = Architecture(
     config=AttentionOnlyConfig,
     build=lazy("membench_aot.model:AttentionOnly"),
     embeddings=("word", "position", "unembed"),
+    identifiable=_identifiable,
     constructions={
         "theorem-1": lazy("membench_aot.construct:theorem_1"),
         "embedding-assisted": lazy("membench_aot.construct:embedding_assisted"),

@@ -26,7 +26,7 @@ from membench.bounds.statistics import profile
 from membench.certify import answers_of, certify, certify_divergence
 from membench.floor import best_encoder
 from membench.frames import best_frame, circle, margin
-from membench.readout import Array, Spectrum, fit_readout, lead, solve_readout, spectrum_of
+from membench.readout import Array, Spectrum, fit_readout, independent_rows, lead, solve_readout, spectrum_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -232,11 +232,7 @@ def _draw_for(
     drawn = _draw(sizes, features, facts.inputs[chosen], len(chosen), rng)
     if drawn.spectrum.rank == len(chosen):
         return chosen, drawn
-    from scipy.linalg import qr
-
-    diagonal, order = qr(drawn.Z.T, mode="r", pivoting=True)
-    left = np.abs(np.diag(diagonal))  # of each row, once those before it are taken out
-    kept = order[: int((left > _SAFE * left[0]).sum())]
+    kept = independent_rows(drawn.Z, _SAFE)
     return chosen[kept], drawn.restricted(kept)
 
 

@@ -70,3 +70,17 @@ def test_selection_by_task_and_protocol() -> None:
     rows = summarise(to_frame([*records("a", 0.5), *records("b", 0.5, task=other)]))  # type: ignore[arg-type]
     assert list(select(rows, task="ngram")["architecture"]) == ["b"]
     assert select(rows, protocol="quick").empty
+
+
+def test_ratios_to_what_is_proven_and_to_the_convex_oracle() -> None:
+    proven = [
+        {"name": "theorem-1", "quantity": "associations", "direction": "lower", "value": 20.0, "status": "applies"},
+        {"name": "silent", "quantity": "associations", "direction": "lower", "value": 99.0, "status": "vacuous"},
+    ]
+    construct = {"name": "construct", "version": 1, "config": {}, "label": ""}
+    oracle = make_record(id="o", protocol=construct, trace={"construction": "convex-readout", "certified": 50})
+    trained = make_record(bounds=proven, metrics={"associations": 100.0})
+    rows = summarise(to_frame([trained, oracle])).set_index("id")
+    assert rows.loc["abc", "ratio_to_bound"] == 5
+    assert rows.loc["abc", "ratio_to_oracle"] == 2
+    assert math.isnan(rows.loc["o", "ratio_to_bound"])

@@ -21,7 +21,7 @@ def rows(*records: Any) -> Any:
 
 def shown(found: Any, width: int = 80, **more: Any) -> str:
     console = Console(file=io.StringIO(), width=width)
-    for board in boards(found, **more):
+    for board in boards(found, width=width, **more):
         console.print(board)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
@@ -35,6 +35,14 @@ def test_a_table_fits_80_columns_and_shows_everything() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for part in ("aot", "d=10", "100", "50", "0.5000", "0.10", "0.0700", "0.0200", "bigram v1", "converged v1"):
         assert part in text
+
+
+def test_a_wide_terminal_shows_more() -> None:
+    sizes, metrics = {"parameters": 100, "identifiable": 77}, {"accuracy": 0.5, "excess_kl": 0.125}
+    found = rows(make_record(size=sizes, metrics=metrics))
+    assert "77" in shown(found, width=140)
+    assert "0.1250" in shown(found, width=140)
+    assert "0.1250" not in shown(found, width=80)
 
 
 def test_only_like_shares_a_table() -> None:

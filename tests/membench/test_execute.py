@@ -36,6 +36,7 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(tmp_path: Path,
             "without_embeddings": 125,
             "buffers": 0,
             "without_gradient": 0,
+            "identifiable": None,
         }
         assert record.architecture["distribution"].endswith("toy_plugin.py")
         assert len(record.task["data_sha256"]) == 64

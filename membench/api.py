@@ -57,6 +57,7 @@ class Architecture(Generic[C]):
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -M options
     build: Callable[[Shape, C], nn.Module]
     check: Callable[[Shape, C], None] | None = None  # raises ValueError when config and shape do not fit; no torch
+    bottleneck: Callable[[C], int] | None = None  # the dimension that the logits are a linear function of
     identifiable: Callable[[Shape, C], int] | None = None  # directions of the parameters that change the function
     embeddings: tuple[str, ...] = ()  # prefixes of parameters that are tables over tokens or positions
     constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default

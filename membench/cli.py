@@ -20,8 +20,7 @@ Start with:
   membench models aot                        see an architecture's options
 
 \b
-Exit codes: 0 ok, 1 regression or failed verification, 2 usage,
-3 a plugin or trial failed, 130 interrupted."""
+Exit codes: 0 ok, 2 usage, 3 a plugin or trial failed, 130 interrupted."""
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

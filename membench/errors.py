@@ -17,7 +17,7 @@ class UsageError(MembenchError):
 
 
 class PluginError(MembenchError):
-    """A plugin that was asked for did not load, or failed in every trial."""
+    """A plugin that was asked for did not load, or trials failed."""
 
     exit_code = 3
 

@@ -23,7 +23,7 @@ REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not
 
 
 @dataclass(frozen=True)
-class Options:
+class Execution:
     """How to run, as opposed to what; none of it is part of a trial's identity."""
 
     device: str = "cpu"
@@ -51,7 +51,7 @@ class Watcher:
     finished: Callable[[Trial, Record], None] = lambda trial, record: None
 
 
-def make_jobs(trials: Sequence[Trial], selection: Selection, options: Options) -> list[Job]:
+def make_jobs(trials: Sequence[Trial], selection: Selection, options: Execution) -> list[Job]:
     """Seeds of one point together, in groups whose make-up depends on the trials alone."""
     by_point: dict[Point, list[int]] = {}
     for trial in trials:
@@ -63,7 +63,7 @@ def make_jobs(trials: Sequence[Trial], selection: Selection, options: Options) -
     ]
 
 
-def chosen_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
+def split_by_choice(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
     """Jobs that can start now, and those that wait until something was chosen for their point."""
     ready: list[Job] = []
     waiting: dict[Point, list[Job]] = {}
@@ -84,7 +84,7 @@ def _groups(seeds: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def execute(
-    trials: Sequence[Trial], store: Store, selection: Selection, options: Options, watcher: Watcher | None = None
+    trials: Sequence[Trial], store: Store, selection: Selection, options: Execution, watcher: Watcher | None = None
 ) -> list[Record]:
     """Run the trials and write each record as soon as its job ends. A worker that dies costs its own trials."""
     by_key = {(trial.point, trial.seed): trial for trial in trials}
@@ -123,7 +123,7 @@ class _Crew:
     later: dict[Point, list[Job]] = field(default_factory=dict)  # jobs that wait for a choice
 
     def work(self) -> Iterator[tuple[Job, Record]]:
-        ready, self.later = chosen_first(self.jobs)
+        ready, self.later = split_by_choice(self.jobs)
         waiting = deque(ready)
         total = len(waiting) + sum(map(len, self.later.values()))
         context = multiprocessing.get_context("forkserver")
@@ -158,7 +158,7 @@ class _Crew:
             return
         if message["kind"] == "progress":
             worker.fraction, self.text = message["fraction"], message["text"]
-        elif message["kind"] == "usage":
+        elif message["kind"] == "error":
             error = MembenchError(message["text"])
             error.exit_code = message["exit_code"]
             raise error

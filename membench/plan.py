@@ -114,6 +114,8 @@ def check_fit(trials: Sequence[Trial]) -> None:
         try:
             validate(trial.config, trial.architecture.name)
             validate(trial.task_config, trial.task.name)
+            if trial.protocol.check:
+                trial.protocol.check(trial.architecture, trial.protocol_config)
             if trial.architecture.check:
                 trial.architecture.check(trial.task.shape(trial.task_config), trial.config)
         except (UsageError, ValueError) as error:

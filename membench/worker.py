@@ -51,7 +51,7 @@ def serve(job: Job, connection: Connection) -> None:
         else:
             talk.say(kind="choice", choice=make_choice(job, talk.progress))
     except MembenchError as error:
-        talk.say(kind="usage", text=str(error), exit_code=error.exit_code)
+        talk.say(kind="error", text=str(error), exit_code=error.exit_code)
     connection.close()
 
 
@@ -71,8 +71,8 @@ class _Talk:
 def make_choice(job: Job, report: Any = lambda fraction, text: None) -> str | None:
     """What the protocol chooses for all seeds of a point. If that fails, each seed will fail on its own and say why."""
     try:
-        bench = _Bench(job, report)
-        return json.dumps(bench.protocol.choose(bench.workbench, bench.protocol_config))
+        runner = _JobRunner(job, report)
+        return json.dumps(runner.protocol.choose(runner.workbench, runner.protocol_config))
     except MembenchError:
         raise
     except Exception:
@@ -81,18 +81,18 @@ def make_choice(job: Job, report: Any = lambda fraction, text: None) -> str | No
 
 def run_job(job: Job, report: Any = lambda fraction, text: None) -> list[Record]:
     """The records of all seeds of the job. When a group fails as a whole, each seed gets its own try."""
-    bench = _Bench(job, report)
+    runner = _JobRunner(job, report)
     try:
-        return bench.records(job.seeds)
+        return runner.records(job.seeds)
     except MembenchError:
         raise
     except Exception as error:
         if len(job.seeds) == 1:
-            return [bench.failure(job.seeds[0], error)]
+            return [runner.failure(job.seeds[0], error)]
     return [record for seed in job.seeds for record in run_job(replace(job, seeds=(seed,)), report)]
 
 
-class _Bench:
+class _JobRunner:
     """A job with its names looked up."""
 
     def __init__(self, job: Job, report: Any) -> None:
@@ -121,9 +121,9 @@ class _Bench:
 
     def records(self, seeds: Sequence[int]) -> list[Record]:
         outcomes = self.protocol.find_weights(self.workbench, self.protocol_config, seeds)
-        return [self._judge(outcome, len(seeds)) for outcome in outcomes]
+        return [self._record_or_failure(outcome, len(seeds)) for outcome in outcomes]
 
-    def _judge(self, outcome: Any, replicas: int) -> Record:
+    def _record_or_failure(self, outcome: Any, replicas: int) -> Record:
         """One seed whose weights make no sense must not cost the others their training."""
         try:
             return self._record(outcome, replicas)
@@ -168,7 +168,10 @@ class _Bench:
         """Divergence beyond the best rank-d logits that are known, this model's own among them."""
         from membench.floor import floor
 
-        (interval,) = floor(facts, [self.workbench.config.d])
+        width = self.workbench.architecture.bottleneck
+        if width is None:
+            raise MembenchError(f"--floor: {self.workbench.architecture.name} declares no bottleneck")
+        (interval,) = floor(facts, [width(self.workbench.config)])
         interval = interval.including(kl)
         return kl - interval.upper, asdict(interval)
 

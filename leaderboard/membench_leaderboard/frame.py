@@ -73,7 +73,8 @@ def _row(record: Record, oracle: float) -> dict[str, Any]:
 def _best_lower_bound(bounds: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
     """The largest accuracy that theory guarantees, and who guarantees it."""
     proven = [b for b in bounds if b.get("quantity") == "accuracy" and b.get("direction") == "lower"]
-    values = [(_number(bound.get("value")), str(bound.get("name"))) for bound in proven]
+    applying = [bound for bound in proven if bound.get("status", "applies") == "applies"]
+    values = [(_number(bound.get("value")), str(bound.get("name"))) for bound in applying]
     value, name = max((pair for pair in values if not math.isnan(pair[0])), default=(math.nan, ""))
     return name, value
 

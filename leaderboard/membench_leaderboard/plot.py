@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from membench.errors import UsageError
-from membench_leaderboard.table import split
+from membench_leaderboard.table import ranked_tables
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart, and a marker each.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -48,7 +48,7 @@ def figure_at(path: Path) -> Iterator[Any]:
 
 def draw(rows: pd.DataFrame, path: Path) -> Path:
     """Accuracy against parameters for one task and protocol, with what theory guarantees and the baselines."""
-    tables = list(split(rows))
+    tables = list(ranked_tables(rows))
     if len(tables) > 1:
         raise UsageError(
             f"a plot shows one task config and protocol, but there are {len(tables)}; "

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from membench_leaderboard.frame import METRICS, RATIOS, SIZES
 
-TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version"]  # only like is compared with like
-POINT = [*TABLE, "protocol_config", "architecture", "config", "id"]
+# Only like is compared with like.
+TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config"]
+POINT = [*TABLE, "architecture", "config", "id"]
 RESAMPLES = 4000
 
 

@@ -14,7 +14,7 @@ from membench.engine.protocols import PROTOCOLS
 from membench_leaderboard.score import TABLE, ranked
 
 
-def split(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def ranked_tables(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """The rows of each table, ranked, with what they have in common."""
     for key, group in rows.groupby(TABLE, sort=True):
         yield dict(zip(TABLE, key, strict=True)), ranked(group)
@@ -26,7 +26,7 @@ def is_ranked(protocol: str) -> bool:
 
 def boards(rows: pd.DataFrame, *, rank: bool = True, width: int = 80) -> Iterator[Table]:
     """A rich table for each task config and protocol; it fits 80 columns and shows more where there are more."""
-    for common, group in split(rows):
+    for common, group in ranked_tables(rows):
         yield _board(common, group, rank and is_ranked(common["protocol"]), WIDE if width >= 120 else {})
 
 
@@ -81,8 +81,12 @@ def _interval(row: dict[str, Any]) -> str:
 
 
 def _title(common: dict[str, Any]) -> str:
-    return escape(f"{common['task']} v{common['task_version']}: {common['task_config']}  |  "
-                  f"protocol {common['protocol']} v{common['protocol_version']}")  # fmt: skip
+    return escape(f"{common['task']} v{common['task_version']}: {common['task_config']}  |  {_protocol(common)}")
+
+
+def _protocol(common: dict[str, Any]) -> str:
+    options = f" ({common['protocol_config']})" if common["protocol_config"] else ""
+    return f"protocol {common['protocol']} v{common['protocol_version']}{options}"
 
 
 def _caption(common: dict[str, Any], group: pd.DataFrame, rank: bool) -> str:
@@ -103,7 +107,7 @@ def _caption(common: dict[str, Any], group: pd.DataFrame, rank: bool) -> str:
 def rows_as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Plain data, with ranks; NaN is null."""
     found: list[dict[str, Any]] = []
-    for common, group in split(rows):
+    for common, group in ranked_tables(rows):
         for row in group.to_dict("records"):
             if not is_ranked(common["protocol"]):
                 row.update(rank=None, tied=None)
@@ -122,12 +126,13 @@ def as_text(rows: pd.DataFrame, form: str) -> str:
     if form == "csv":
         text: str = pd.DataFrame(rows_as_json(rows)).to_csv(index=False)
         return text.rstrip("\n")
-    return "\n\n".join(f"### {_plain_title(common)}\n\n{_markdown(common, group)}" for common, group in split(rows))
+    return "\n\n".join(
+        f"### {_plain_title(common)}\n\n{_markdown(common, group)}" for common, group in ranked_tables(rows)
+    )
 
 
 def _plain_title(common: dict[str, Any]) -> str:
-    return (f"{common['task']} v{common['task_version']} ({common['task_config']}), "
-            f"protocol {common['protocol']} v{common['protocol_version']}")  # fmt: skip
+    return f"{common['task']} v{common['task_version']} ({common['task_config']}), {_protocol(common)}"
 
 
 def _markdown(common: dict[str, Any], group: pd.DataFrame) -> str:

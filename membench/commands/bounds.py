@@ -46,7 +46,7 @@ def bounds(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show every bound that speaks of an architecture, with its value or why it has none.
+    """Show the bounds that speak of an architecture, with their values or why they have none.
 
     A guarantee is reached by some weights, a limit is exceeded by none; an order is known up to a
     constant only, and nothing passes or fails it.
@@ -56,10 +56,11 @@ def bounds(
     membench bounds --model aot --task bigram -M H=1:31:5 --plot bounds.png
     """
     registry = load_registry(files, block)
+    registry.architecture(model)  # one name: bounds of several models would not fit one table
     trials = plan(registry, Request([model], [task], model_options, task_options, seeds=(seed,)))
     known = {bound.name: bound for bound in registry.bounds if bound.architecture in (None, model)}
     columns = [(trial, _evaluate(registry, trial, expensive)) for trial in trials]
-    _require_bounds(model, known)
+    _say_if_general(model, known)
     if plot:
         from membench_leaderboard.bounds_plot import draw_bounds
 
@@ -75,7 +76,7 @@ def bounds(
         console().print(_many(columns))
 
 
-def _require_bounds(model: str, known: dict[str, Bound]) -> None:
+def _say_if_general(model: str, known: dict[str, Bound]) -> None:
     if not any(bound.architecture == model for bound in known.values()):
         click.echo(f"membench: no bound speaks of '{model}' alone; these hold for every model", err=True)
 
@@ -111,7 +112,8 @@ def _one(trial: Trial, values: list[BoundValue], known: dict[str, Bound]) -> tup
 def _says(value: BoundValue, bound: Bound) -> str:
     sign = {"lower": ">=", "upper": "<=", "baseline": "="}[value.direction]
     average = ", on average" if value.expected else ""
-    return f"{value.quantity.replace('_', ' ')} {sign} {value.value:.6g}\n[dim]{bound.claim}{average}[/dim]"
+    only = f", for {escape(value.restricted_to)}" if value.restricted_to else ""
+    return f"{value.quantity.replace('_', ' ')} {sign} {value.value:.6g}\n[dim]{bound.claim}{average}{only}[/dim]"
 
 
 def _style(bound: Bound) -> str | None:

@@ -22,7 +22,7 @@ from membench.commands.common import (
 )
 from membench.engine.protocols import PROTOCOLS
 from membench.errors import PluginError, UsageError
-from membench.execute import Options, Watcher, execute
+from membench.execute import Execution, Watcher, execute
 from membench.options import options_of
 from membench.plan import Request, plan
 from membench.records import Record, Store
@@ -121,24 +121,28 @@ def run(
     registry = load_registry(files, block)
     trials = plan(registry, Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds))
     if floor:
-        _require_d(trials)
+        _require_bottleneck(trials)
     store = Store(out)
     if dry_run:
         _announce(trials, store, overwrite, as_json)
         return
     store.check()
-    pending = [trial for trial in trials if overwrite or store.find(trial) is None]
+    pending = [trial for trial in trials if overwrite or not _is_done(store.find(trial), floor)]
     with _watching(len(pending)) as watcher:
-        execute(pending, store, registry.selection, Options(device, kernel, compiling, floor, jobs), watcher)
+        execute(pending, store, registry.selection, Execution(device, kernel, compiling, floor, jobs), watcher)
     records = [_read(store, trial) for trial in trials]
     _show(records, store, len(pending), as_json)
     _fail_if_any(records)
 
 
-def _require_d(trials: list[Trial]) -> None:
+def _require_bottleneck(trials: list[Trial]) -> None:
     for trial in trials:
-        if not hasattr(trial.config, "d"):
-            raise UsageError(f"--floor: {trial.architecture.name} has no option d to find a floor for")
+        if trial.architecture.bottleneck is None:
+            raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so that it has no floor")
+
+
+def _is_done(record: Record | None, floor: bool) -> bool:
+    return record is not None and (not floor or "excess_kl" in record.metrics)
 
 
 def _read(store: Store, trial: Trial) -> Record:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.engine.protocols import Construct
+from membench.engine.protocols import Construct, check_construction
 from membench.engine.workbench import Outcome, Workbench
-from membench.errors import UsageError, unknown
 
 
 def find_weights(bench: Workbench, config: Construct, seeds: Sequence[int]) -> list[Outcome]:
@@ -19,13 +18,8 @@ def find_weights(bench: Workbench, config: Construct, seeds: Sequence[int]) -> l
 
 def _construct(bench: Workbench, config: Construct, seed: int) -> Outcome:
     known = bench.architecture.constructions
-    if not known:
-        raise UsageError(
-            f"architecture '{bench.architecture.name}' has no construction; train it with --protocol converged"
-        )
+    check_construction(bench.architecture, config)
     name = next(iter(known)) if config.construction == "default" else config.construction
-    if name not in known:
-        raise unknown(f"construction of {bench.architecture.name}", name, known, f"there are: {', '.join(known)}")
     filled, facts = bench.model(seed, "float64"), bench.facts(seed)
     report = dict(known[name](filled, facts))
     module = bench.model(seed, "float64")  # the ordinary model, with nothing but the constructed weights

@@ -30,7 +30,7 @@ SEGMENT = 50  # steps between two looks at whether all is memorised
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
+class AdamSetting:
     """A point of the grid."""
 
     lr: float
@@ -43,7 +43,7 @@ class _Replica:
     """One seed on its way: where it starts, and the best that was found."""
 
     seed: int
-    setting: Setting
+    setting: AdamSetting
     module: nn.Module  # with its initial weights; every round starts from them
     facts: Facts
     rounds: list[dict[str, Any]] = field(default_factory=list)
@@ -63,13 +63,13 @@ def choose(bench: Workbench, config: Converged) -> dict[str, Any]:
     return {**asdict(best), "edge": edge, "tried": [{**asdict(one), "score": scores[one]} for one in grid]}
 
 
-def _grid(config: Converged) -> list[Setting]:
+def _grid(config: Converged) -> list[AdamSetting]:
     rates = RATES if config.lr is None else (config.lr,)
     pairs = BETAS if config.beta1 is None or config.beta2 is None else ((config.beta1, config.beta2),)
-    return [Setting(lr, *pair) for lr, pair in itertools.product(rates, pairs)]
+    return [AdamSetting(lr, *pair) for lr, pair in itertools.product(rates, pairs)]
 
 
-def _probe(bench: Workbench, config: Converged, grid: Sequence[Setting], steps: int) -> dict[Setting, float]:
+def _probe(bench: Workbench, config: Converged, grid: Sequence[AdamSetting], steps: int) -> dict[AdamSetting, float]:
     """Mean over the probe seeds of the accuracy (or of minus the divergence) after one round; diverging is worst."""
     replicas = [_start(bench, config, seed, setting) for setting in grid for seed in PROBE_SEEDS]
     _round(bench, replicas, steps, lambda fraction: bench.report(fraction, "choosing a learning rate"))
@@ -87,7 +87,7 @@ def _probe_score(replica: _Replica) -> float:
 def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> list[Outcome]:
     """Rounds of Adam from the same start, each twice as long, until a longer one is no better than noise."""
     choice = bench.choice or choose(bench, config)
-    setting = Setting(choice["lr"], choice["beta1"], choice["beta2"])
+    setting = AdamSetting(choice["lr"], choice["beta1"], choice["beta2"])
     replicas = [_start(bench, config, seed, setting) for seed in seeds]
     total = config.steps * (2**config.rounds - 1)
     for number in range(config.rounds):
@@ -100,7 +100,7 @@ def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> l
     return [_outcome(bench, replica, choice) for replica in replicas]
 
 
-def _start(bench: Workbench, config: Converged, seed: int, setting: Setting) -> _Replica:
+def _start(bench: Workbench, config: Converged, seed: int, setting: AdamSetting) -> _Replica:
     return _Replica(seed, setting, bench.model(seed, config.dtype), bench.facts(seed))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from membench.errors import unknown
+from membench.errors import UsageError, unknown
 from membench.options import option
 
 if TYPE_CHECKING:
+    from membench.api import Architecture
     from membench.engine.workbench import Outcome, Workbench
 
 
@@ -23,6 +24,7 @@ class Protocol:
     summary: str
     config: type  # a frozen dataclass; its fields are the -P options
     ranked: bool = True  # whether its numbers belong on a leaderboard
+    check: Callable[[Architecture[Any], Any], None] | None = None  # raises UsageError for what it cannot be used on
     chooses: bool = False  # whether there is something to choose for all seeds before training: `choose(bench, config)`
     module: str = field(repr=False)  # where `find_weights(bench, config, seeds)` is
 
@@ -73,6 +75,15 @@ class Construct:
     construction: str = option("default", help="which of the architecture's constructions")
 
 
+def check_construction(architecture: Architecture[Any], config: Construct) -> None:
+    known = architecture.constructions
+    if not known:
+        raise UsageError(f"architecture '{architecture.name}' has no construction; train it with --protocol converged")
+    if config.construction not in ("default", *known):
+        kind = f"construction of {architecture.name}"
+        raise unknown(kind, config.construction, known, f"there are: {', '.join(known)}")
+
+
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
@@ -105,6 +116,7 @@ PROTOCOLS = {
             version=1,
             summary="No training: the architecture's closed-form weights, in float64.",
             config=Construct,
+            check=check_construction,
             module="membench.engine.construct",
         ),
     )

@@ -77,6 +77,7 @@ ARCHITECTURE = Architecture(
     reference="Dana, Pydi, Chevaleyre, 'Memorization in Attention-only Transformers', 2024, arXiv:2411.10115",
     config=AttentionOnlyConfig,
     build=lazy("membench_aot.model:AttentionOnly"),
+    bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
     identifiable=_identifiable,
     constructions={

@@ -60,6 +60,7 @@ ARCHITECTURE = Architecture(
     ),
     config=AttentionMLPConfig,
     build=lazy("membench_attention_mlp.model:AttentionMLP"),
+    bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
     for_budget=_for_budget,
 )

@@ -30,6 +30,7 @@ ARCHITECTURE = Architecture(
     ),
     config=LinearMemoryConfig,
     build=lazy("membench_linear_memory.model:LinearMemory"),
+    bottleneck=lambda config: config.d,
     constructions={
         "hebb": lazy("membench_linear_memory.construct:hebb"),
         "pseudo-inverse": lazy("membench_linear_memory.construct:pseudo_inverse"),

@@ -50,6 +50,7 @@ ARCHITECTURE = Architecture(
     ),
     config=MLPTransformerConfig,
     build=lazy("membench_mlp_transformer.model:MLPTransformer"),
+    bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
     kernel=lazy("membench_mlp_transformer.kernel:make_trainer"),
     for_budget=_for_budget,

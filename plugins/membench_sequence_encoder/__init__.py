@@ -44,6 +44,7 @@ ARCHITECTURE = Architecture(
     ),
     config=SequenceEncoderConfig,
     build=lazy("membench_sequence_encoder.model:SequenceEncoder"),
+    bottleneck=lambda config: config.d,
     check=_check,
     embeddings=("unembed",),
     constructions={

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from membench.errors import MembenchError
-from membench.execute import Options, Watcher, execute, make_jobs
+from membench.execute import Execution, Watcher, execute, make_jobs
 from membench.plan import Request, plan
 from membench.records import Record, Store
 from membench.registry import Registry, Selection
@@ -18,7 +18,7 @@ def run(tmp_path: Path, registry: Registry, seeds: tuple[int, ...] = SEEDS, **mo
     request = Request(
         ["toy"], ["bigram"], task_options=["N=5"], protocol="quick", protocol_options=["steps=3"], seeds=seeds, **more
     )
-    return execute(plan(registry, request), Store(tmp_path / "out"), registry.selection, Options(jobs=2))
+    return execute(plan(registry, request), Store(tmp_path / "out"), registry.selection, Execution(jobs=2))
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def test_a_device_that_is_not_there_is_a_usage_error(tmp_path: Path, registry: R
         pytest.skip("this machine has CUDA")
     request = Request(["toy"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=(0,))
     with pytest.raises(MembenchError, match="device 'cuda' is not there; this machine has: cpu") as caught:
-        execute(plan(registry, request), Store(tmp_path), registry.selection, Options(device="cuda"))
+        execute(plan(registry, request), Store(tmp_path), registry.selection, Execution(device="cuda"))
     assert caught.value.exit_code == 2
 
 
 def test_groups_depend_on_the_seeds_alone(registry: Registry) -> None:
     def groups(count: int, jobs: int) -> list[tuple[int, ...]]:
         request = Request(["toy"], ["bigram"], seeds=tuple(range(count)))
-        return [job.seeds for job in make_jobs(plan(registry, request), registry.selection, Options(jobs=jobs))]
+        return [job.seeds for job in make_jobs(plan(registry, request), registry.selection, Execution(jobs=jobs))]
 
     assert groups(1, 2) == [(0,)]
     assert groups(5, 1) == groups(5, 8) == [(0, 1, 2), (3, 4)]
@@ -98,6 +98,6 @@ def test_progress_and_finished_trials_are_told(tmp_path: Path, registry: Registr
         progress=lambda fraction, text: fractions.append(fraction), finished=lambda t, r: told.append(r.seed)
     )
     request = Request(["toy"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=SEEDS)
-    execute(plan(registry, request), Store(tmp_path), registry.selection, Options(jobs=1), watcher)
+    execute(plan(registry, request), Store(tmp_path), registry.selection, Execution(jobs=1), watcher)
     assert sorted(told) == list(SEEDS)
     assert fractions[-1] == 1

@@ -95,4 +95,4 @@ def test_a_run_can_report_its_excess_over_the_floor(membench: Any, tmp_path: Pat
     assert row["identifiable"] < row["parameters"]
     refused = membench("run", "--model", "lookup", "--task", "low-entropy", "--floor")
     assert refused.returncode == 2
-    assert "has no option d" in refused.stderr
+    assert "declares no bottleneck" in refused.stderr

@@ -166,7 +166,7 @@ class _JobRunner:
 
     def _over_the_floor(self, facts: Facts, kl: float) -> tuple[float, dict[str, Any]]:
         """Divergence beyond the best rank-d logits that are known, this model's own among them."""
-        from membench.floor import floor
+        from membench.theory.floor import floor
 
         width = self.workbench.architecture.bottleneck
         if width is None:

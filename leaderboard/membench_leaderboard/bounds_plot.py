@@ -9,7 +9,7 @@ from typing import Any
 
 from membench.bounds import Bound, BoundValue
 from membench.errors import UsageError
-from membench.floor import FloorInterval
+from membench.theory.floor import FloorInterval
 from membench_leaderboard.plot import COLOURS, MARKERS, figure_at
 
 STYLES = {"guarantee": "-", "limit": "--", "baseline": ":"}

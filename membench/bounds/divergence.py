@@ -27,7 +27,7 @@ from membench.bounds.statistics import (
 )
 from membench.errors import NotApplicable
 from membench.facts import Facts
-from membench.frames import Frame, candidate_frames, coherence
+from membench.theory.frames import Frame, candidate_frames, coherence
 
 DANA = "Dana, Pydi, Chevaleyre, 'Memorization in Attention-only Transformers', 2024, arXiv:2411.10115"
 DERIVED = "derived in docs/theory.md"
@@ -398,7 +398,7 @@ class Family:
         return float(found.mass @ base_terms(found)) * theorem_2_factor(C)
 
     def _floor(self, setting: Setting) -> float:
-        from membench.floor import floor
+        from membench.theory.floor import floor
 
         return floor(setting.facts, [self.d(setting)], starts=4)[0].upper
 

@@ -17,7 +17,7 @@ from membench.facts import draw_facts
 from membench.options import assignments, expand, label, option
 
 if TYPE_CHECKING:
-    from membench.floor import FloorInterval
+    from membench.theory.floor import FloorInterval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def floor(
     \b
     membench floor --task low-entropy -T N=10 -M d=1:9
     """
-    from membench.floor import floors
+    from membench.theory.floor import floors
 
     registry = load_registry(files, block)
     chosen = registry.task(task)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from membench.api import Facts, NotApplicable
 from membench.bounds.divergence import entropy_scales, optimal_scales, scaled_divergences
 from membench.bounds.statistics import Profile, profile
-from membench.certify import certify, certify_divergence
-from membench.floor import best_encoder
-from membench.frames import Frame, candidate_frames, coherence, margin
+from membench.theory.certify import certify, certify_divergence
+from membench.theory.floor import best_encoder
+from membench.theory.frames import Frame, candidate_frames, coherence, margin
 
 if TYPE_CHECKING:
     from torch import nn

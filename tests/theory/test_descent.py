@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from membench.descent import descend
+from membench.theory.descent import descend
 
 Array = NDArray[np.float64]
 

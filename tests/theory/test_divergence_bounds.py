@@ -30,7 +30,7 @@ from membench.bounds.divergence import (
     theorem_2_factor,
 )
 from membench.bounds.statistics import Profile, profile
-from membench.frames import Frame, best_frame, circle, orthoplex, random_frame, simplex
+from membench.theory.frames import Frame, best_frame, circle, orthoplex, random_frame, simplex
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from membench.api import Facts
 from membench.bounds.statistics import profile
-from membench.floor import FloorInterval, best_encoder, floor
+from membench.theory.floor import FloorInterval, best_encoder, floor
 from membench_tasks.supports import contexts_at
 
 Array = NDArray[np.float64]

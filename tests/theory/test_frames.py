@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from membench.frames import (
+from membench.theory.frames import (
     best_frame,
     candidate_frames,
     circle,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from membench import modular
+from membench.theory import modular
 
 
 def rational_rank(rows: list[list[int]]) -> int:

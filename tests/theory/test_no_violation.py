@@ -126,7 +126,7 @@ MODELS: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "config_type", "module_type"), MODELS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(facts=small_facts(), d=st.integers(1, 3), seed=st.integers(0, 2**32))
 def test_trained_models_stay_within_their_limits(
     name: str, config_type: Any, module_type: Any, facts: Facts, d: int, seed: int
@@ -134,8 +134,8 @@ def test_trained_models_stay_within_their_limits(
     config = config_type(d=d)
     torch.manual_seed(seed)
     module = module_type(facts.shape, config).double()
-    for _ in range(4):
-        descend(module, facts, 25, 0.3)
+    for _ in range(3):
+        descend(module, facts, 15, 0.3)
         check_limits(applying(name, config, facts, module), facts, module)
 
 
@@ -182,7 +182,7 @@ def silent(facts: Facts, config: AttentionOnlyConfig) -> AttentionOnly:
     return module
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(small_facts(), formal_configs())
 def test_constructions_keep_what_the_bounds_guarantee(facts: Facts, config: AttentionOnlyConfig) -> None:
     models = constructed(facts, config)

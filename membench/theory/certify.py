@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from membench.facts import Facts
-from membench.readout import lead
+from membench.theory.readout import lead
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.descent import descend
+from membench.theory.descent import descend
 
 Frame = NDArray[np.float64]  # [N, d], rows of length 1
 

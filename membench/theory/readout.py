@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.descent import descend
+from membench.theory.descent import descend
 
 Array = NDArray[np.float64]
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from membench.bounds.divergence import optimal_scales, rank_floor
 from membench.bounds.statistics import Profile, per_facts, profile
-from membench.descent import descend
 from membench.errors import NotApplicable
 from membench.facts import Facts
-from membench.frames import candidate_frames
+from membench.theory.descent import descend
+from membench.theory.frames import candidate_frames
 
 Array = NDArray[np.float64]
 

@@ -59,26 +59,45 @@ def draw(rows: pd.DataFrame, path: Path) -> Path:
         _curves(axes, group)
         _baselines(axes, group)
         axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
+        _plain_ticks(axes)
         title = f"{common['task']} ({common['task_config']}), protocol {common['protocol']}"
         axes.set_title(title, fontsize=11, loc="left")
     return path
 
 
 def _curves(axes: Any, group: pd.DataFrame) -> None:
-    for number, (name, rows) in enumerate(group.groupby("architecture", sort=True)):
-        rows = rows.sort_values("parameters")
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        low = (rows["accuracy"] - rows["low"]).fillna(0).clip(lower=0)
-        high = (rows["high"] - rows["accuracy"]).fillna(0).clip(lower=0)
-        axes.errorbar(rows["parameters"], rows["accuracy"], yerr=[low, high], label=str(name), color=colour,
-                      marker=marker, capsize=3, linewidth=1.6, markersize=6)  # fmt: skip
-        proven = rows.dropna(subset=["lower_bound"])
+    architectures = list(group.groupby("architecture", sort=True))
+    for number, (name, rows) in enumerate(architectures):
+        _curve(axes, str(name), rows.sort_values("parameters"), *_look(number))
+    for number, (name, rows) in enumerate(architectures):
+        proven = rows.sort_values("parameters").dropna(subset=["lower_bound"])
         if len(proven):
-            axes.plot(proven["parameters"], proven["lower_bound"], color=colour, linestyle=":", linewidth=1.6,
-                      marker=marker, markersize=3, label=f"{name}: proven")  # fmt: skip
+            colour, marker = _look(number)
+            axes.plot(proven["parameters"], proven["lower_bound"], ":", color=colour, marker=marker, markersize=3,
+                      label=f"{name}: proven")  # fmt: skip
+
+
+def _look(number: int) -> tuple[str, str]:
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def _curve(axes: Any, name: str, rows: pd.DataFrame, colour: str, marker: str) -> None:
+    low = (rows["accuracy"] - rows["low"]).fillna(0).clip(lower=0)
+    high = (rows["high"] - rows["accuracy"]).fillna(0).clip(lower=0)
+    axes.plot(rows["parameters"], rows["accuracy"], color=colour, marker=marker, linewidth=1.6, label=name)
+    axes.errorbar(rows["parameters"], rows["accuracy"], yerr=[low, high], fmt="none", ecolor=colour, capsize=3)
 
 
 def _baselines(axes: Any, group: pd.DataFrame) -> None:
     for name, label, style in (("zero_head", "last token only", "--"), ("chance", "chance", "-.")):
         if group[name].notna().any():
             axes.axhline(group[name].mean(), color="#666666", linestyle=style, linewidth=1.1, label=label)
+
+
+def _plain_ticks(axes: Any) -> None:
+    """Numbers that people read, at 1, 2 and 5: the usual powers of ten run into each other."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -41,12 +41,13 @@ WIDE = {
 
 
 def _board(common: dict[str, Any], group: pd.DataFrame, rank: bool, more: Mapping[str, tuple[str, str]]) -> Table:
-    table = Table(title=_title(common), caption=_caption(common, group, rank), title_justify="left",
-                  caption_justify="left", box=None, pad_edge=False, header_style="bold", padding=(0, 1))  # fmt: skip
+    table = Table(title=_title(common), caption=_caption(common, group, rank), box=None, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.header_style, table.padding = "bold", (0, 2, 0, 0)
     if rank:
         table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold", ratio=1)
-    for header in ("parameters\nw/o embed.", "accuracy\n95 % interval", "facts\nheld", "bits/\nparam", "lower\nbound",
+    table.add_column("model", overflow="fold", ratio=1, min_width=15)
+    for header in ("params\nw/o emb.", "accuracy\ninterval", "facts\nheld", "bits/\nparam", "lower\nbound",
                    "zero-\nhead", "chance", *more):  # fmt: skip
         table.add_column(header, justify="right", no_wrap=True)
     for record in group.to_dict("records"):
@@ -64,9 +65,9 @@ def _cells(row: dict[str, Any], rank: bool) -> list[str]:
         f"{_decimal(row['accuracy'])}\n[dim]{_interval(row)}[/dim]",
         _decimal(row["associations"], ",.0f"),
         _decimal(row["bits_per_parameter"], ".2f"),
-        _decimal(row["lower_bound"]),
-        _decimal(row["zero_head"]),
-        _decimal(row["chance"]),
+        _decimal(row["lower_bound"], ".3f"),
+        _decimal(row["zero_head"], ".3f"),
+        _decimal(row["chance"], ".3f"),
     ]
 
 
@@ -90,12 +91,13 @@ def _protocol(common: dict[str, Any]) -> str:
 
 
 def _caption(common: dict[str, Any], group: pd.DataFrame, rank: bool) -> str:
-    seeds = sorted(set(group["seeds"]))
-    parts = [f"mean over {'-'.join(map(str, {seeds[0]: 0, seeds[-1]: 0}))} seed{'s' if seeds[-1] > 1 else ''}"]
+    fewest, most = group["seeds"].min(), group["seeds"].max()
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+    parts = [f"mean and 95 % interval over {seeds} seed{'s' if most > 1 else ''}"]
     if rank:
         parts.append("sorted by accuracy; '=' marks overlapping intervals")
     if not is_ranked(common["protocol"]):
-        parts.append(f"{common['protocol']} runs are a smoke test: not ranked")
+        parts.append("not ranked")
     if common["protocol"] == "construct":
         parts.append("constructed, not trained")
     stopped = int(group["converged"].eq(False).sum()) if is_ranked(common["protocol"]) else 0

@@ -30,7 +30,7 @@ def test_run_then_again_then_leaderboard(membench: Any, tmp_path: Path) -> None:
     board = membench("leaderboard")
     assert board.returncode == 0
     assert "lookup" in board.stdout
-    assert "not ranked" in board.stdout
+    assert "not ranked" in " ".join(board.stdout.split())
 
 
 def test_overwrite_runs_again_and_dry_run_runs_nothing(membench: Any, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_leaderboard_never_imports_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "mean over 100 seeds" in done.stdout
+    assert "over 100 seeds" in done.stdout
 
 
 def test_output_for_a_pipe_has_no_colour_and_fits_80_columns(membench: Any) -> None:

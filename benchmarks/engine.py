@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -215,11 +214,17 @@ def memory(kind: str) -> float:
 
 
 def _memory_here(kind: str) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run = sampled(bench(vocab=200, d=50, H=11), 20, kind, batch=1024)
-    run(2)
-    unit = 1024 if platform.system() == "Darwin" else 1  # bytes there, KiB elsewhere
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit / 1024)
+    before = _peak_mib()
+    sampled(bench(vocab=200, d=50, H=11), 20, kind, batch=1024)(2)
+    print(_peak_mib() - before)
+
+
+def _peak_mib() -> float:
+    """Peak memory of this process; not by getrusage on Linux, where a child starts with its parent's peak."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
 
 
 def judge(found: dict[str, Any]) -> list[dict[str, Any]]:

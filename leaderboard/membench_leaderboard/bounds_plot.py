@@ -54,6 +54,7 @@ def draw_floor(found: Sequence[FloorInterval], title: str, path: Path) -> Path:
         axes.plot(d, [_visible(one.upper) for one in found], "-o", color=COLOURS[0], label="best found", markersize=4)
         axes.plot(d, [_visible(one.lower) for one in found], "--", color=COLOURS[2], label="proven lower end")
         axes.set(xlabel="d", ylabel="KL in nats", yscale="log")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title(title, fontsize=11, loc="left")
     return path
 

@@ -57,8 +57,12 @@ def floors(facts: Facts, dimensions: Sequence[int], starts: int = STARTS) -> Ite
 
     Each d also starts from the best encoder of the next smaller one, so that the upper ends never rise with d.
     """
-    for d, ends in _descend_along(profile(facts), sorted(set(dimensions)), starts):
+    wanted = sorted(set(dimensions))
+    on_a_circle = [d for d in wanted if facts.is_association and d >= 2]  # comes as close to zero as one likes
+    for d, ends in _descend_along(profile(facts), wanted[: len(wanted) - len(on_a_circle)], starts):
         yield _interval(facts, d, ends)
+    for d in on_a_circle:
+        yield FloorInterval(d, 0.0, 0.0, 0.0, 0, 0.0)
 
 
 def floor(facts: Facts, dimensions: Sequence[int], starts: int = STARTS) -> list[FloorInterval]:
@@ -83,8 +87,6 @@ def lower_end(facts: Facts, d: int) -> float:
 
 
 def _interval(facts: Facts, d: int, ends: list[Encoder]) -> FloorInterval:
-    if facts.is_association and d >= 2:  # tokens on a circle come as close to zero as one likes
-        return FloorInterval(d, 0.0, 0.0, 0.0, 0, 0.0)
     best = _best(ends)
     worst = max(end.divergence for end in ends)
     return FloorInterval(d, lower_end(facts, d), best.divergence, worst, len(ends), best.gradient_norm)

@@ -137,15 +137,11 @@ class _Lane:
 
     def compile(self) -> None:
         """From now on by torch.compile, if that works for this module; the first gradient takes its time."""
-        compiled = torch.compile(self._pure_gradient, dynamic=False)
-        try:
-            part = slice(0, self.rows)
-            compiled(self.weights.detach(), self.inputs[:, part], self.targets[:, part], self.prior[:, part])
-        except Exception as error:
-            self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
-            return
-        self.note("compiled")
-        self.compiled = compiled
+        import torch._dynamo
+
+        # Each lane is compiled anew; past its limit dynamo would go on without compiling, and not say so.
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 1024)
+        self.compiled = torch.compile(self._pure_gradient, dynamic=False)
 
     def _bytes_per_context(self) -> float:
         """What a context leaves on the tape, all replicas together, by trying a few of them."""
@@ -190,8 +186,9 @@ class _Lane:
         return self._gradient(self.inputs[:, part], self.targets[:, part], self.prior[:, part], look)
 
     def _sampled(self, batches: Batches, step: int) -> _Seen:
-        contexts = torch.from_numpy(batches.contexts[:, step]).to(self.device)  # [R, batch]
-        labels = torch.from_numpy(batches.labels[:, step]).to(self.device)
+        # contiguous, because torch.compile would compile again for other strides
+        contexts = torch.from_numpy(np.ascontiguousarray(batches.contexts[:, step])).to(self.device)  # [R, batch]
+        labels = torch.from_numpy(np.ascontiguousarray(batches.labels[:, step])).to(self.device)
         table = self.inputs.expand(self.count, -1, -1)
         tokens = table.gather(1, contexts[..., None].expand(-1, -1, table.shape[2]))  # [R, batch, S]
         share = torch.full_like(self.prior[:, :1], 1 / contexts.shape[1]).expand(labels.shape)
@@ -200,8 +197,13 @@ class _Lane:
     def _gradient(self, tokens: torch.Tensor, targets: torch.Tensor, share: torch.Tensor, look: bool) -> _Seen:
         """Gradient [R, P], loss [R] and, when looked at, accuracy [R], with each context weighted by its share."""
         if self.compiled is not None:
-            gradient, (loss, hits) = self.compiled(self.weights.detach(), tokens, targets, share)
-            return gradient, loss, hits
+            try:
+                gradient, (loss, hits) = self.compiled(self.weights.detach(), tokens, targets, share)
+                self.note("compiled")
+                return gradient, loss, hits
+            except Exception as error:
+                self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
+                self.compiled = None
         logits = self._logits(self.weights, tokens)
         loss = (share * cross_entropy(logits, targets)).sum(dim=1)
         (gradient,) = torch.autograd.grad(loss.sum(), self.weights)

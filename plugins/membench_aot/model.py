@@ -41,7 +41,10 @@ class AttentionOnly(nn.Module):
         stream = self._stream(self.word(tokens))  # [batch, S, d]
         for layer in self.layers[:-1]:
             stream = stream + layer(stream, self._unseen(), queries=stream.shape[1])
-        update: Tensor = self.layers[-1](stream, self._unseen(), queries=1)[:, 0]
+        last = cast("Heads", self.layers[-1])
+        if self.shape.length == 2:
+            return stream[:, -1] + last.at_pairs(stream, self._unseen())  # [batch, d]
+        update: Tensor = last(stream, self._unseen(), queries=1)[:, 0]
         return stream[:, -1] + update  # [batch, d]
 
     def _of_all_contexts(self, tokens: Tensor) -> Tensor:
@@ -99,6 +102,21 @@ class Heads(nn.Module):
         mixed = read[:, None].mT @ scores.softmax(2)  # [batch, queries, inner, H]
         return _linear(mixed.flatten(2), self._written().flatten(1))
 
+    def at_pairs(self, stream: Tensor, position: Tensor | None) -> Tensor:
+        """The same at the second of two positions, [batch, d], where the softmax is one sigmoid.
+
+        Contexts are the last axis here: that makes long rows for the matrix products, and leaves
+        whole vectors of them for everything else, which a compiler can join into a few loops.
+        """
+        first, last = self._read(stream, position).permute(1, 2, 0)  # [inner, batch] each
+        difference = (first - last).contiguous()[:, None]  # [inner, 1, batch]
+        wanted = (self._pairs() @ last).reshape(len(last), len(self.query), last.shape[1])  # [inner, H, batch]
+        weight = (difference * wanted).sum(0).sigmoid()  # [H, batch], of the first position
+        mixed = (difference * weight).flatten(0, 1)  # [inner H, batch], beyond what is read at the second
+        written = self._written()
+        update: Tensor = written.flatten(1) @ mixed + written.sum(2) @ last  # [d, batch]
+        return update.mT
+
     def everywhere(self, stream: Tensor, position: Tensor | None) -> Tensor:
         """The same at the last position of every context, for a stream of each token at each position, [N, S, d].
 
@@ -126,9 +144,12 @@ class Heads(nn.Module):
 
     def _wanted(self, read: Tensor) -> Tensor:
         """What each head looks for, [..., inner, H]: its product with what is read elsewhere is the score."""
+        return _linear(read, self._pairs()).reshape(*read.shape, len(self.query))
+
+    def _pairs(self) -> Tensor:
+        """Keys and queries as one map from what is read to what is looked for elsewhere: [inner H, inner]."""
         pair = self.key.mT @ (self.query * self.factor)  # [H, inner, inner]
-        H, inner, _ = pair.shape
-        return _linear(read, pair.transpose(0, 1).flatten(0, 1)).reshape(*read.shape[:-1], inner, H)
+        return pair.transpose(0, 1).flatten(0, 1)
 
     def _written(self) -> Tensor:
         """What the heads write to the stream, as a linear map of what they attended to: [d, inner, H]."""

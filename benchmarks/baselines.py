@@ -71,7 +71,8 @@ def jax_scan(N: int, S: int, d: int, H: int, batch: int, replicas: int) -> Calla
         words = p["word"][tokens]
         read = (words + p["position"]).transpose(1, 2, 0)  # [S, d, batch]
         last, other = read[1], read[0] - read[1]
-        wanted = jnp.einsum("hki,hkj,jb->ihb", p["key"], p["query"], last) / np.sqrt(d)
+        pairs = jnp.einsum("hki,hkj->ihj", p["key"], p["query"]) / np.sqrt(d)
+        wanted = jnp.einsum("ihj,jb->ihb", pairs, last)
         weight = jax.nn.sigmoid((other[:, None] * wanted).sum(0))  # [H, batch]
         written = jnp.einsum("hok,hki->oih", p["output"], p["value"])
         mixed = jnp.einsum("oih,ihb->ob", written, other[:, None] * weight) + written.sum(2) @ last

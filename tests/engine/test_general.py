@@ -169,6 +169,7 @@ def test_the_decision_to_compile_follows_from_the_planned_work_and_not_from_a_cl
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 def test_compiled_training_is_the_same_training() -> None:
     rates, facts = np.full((2, 5), 0.02, dtype=np.float32), [make_facts(r) for r in range(2)]
     notes: list[str] = []

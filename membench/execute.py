@@ -63,16 +63,17 @@ def make_jobs(trials: Sequence[Trial], selection: Selection, options: Execution)
     ]
 
 
-def split_by_choice(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
-    """Jobs that can start now, and those that wait until something was chosen for their point."""
+def probes_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
+    """Jobs that can start now, and those that wait for the probes of their point."""
     ready: list[Job] = []
     waiting: dict[Point, list[Job]] = {}
     for job in jobs:
-        if not get_protocol(job.point.protocol).chooses:
+        probes = get_protocol(job.point.protocol).probes
+        if not probes:
             ready.append(job)
             continue
         if job.point not in waiting:
-            ready.append(replace(job, seeds=()))
+            ready += [replace(job, seeds=(), part=part) for part in range(probes)]
         waiting.setdefault(job.point, []).append(job)
     return ready, waiting
 
@@ -107,7 +108,7 @@ class _Worker:
     process: BaseProcess
     missing: set[int]  # seeds without a record yet
     fraction: float = 0.0
-    choice: str | None = None
+    scores: list[float] | None = None  # what a probe found
 
 
 @dataclass
@@ -120,10 +121,11 @@ class _Crew:
     busy: dict[Connection, _Worker] = field(default_factory=dict)
     done: int = 0
     text: str = ""  # the latest words of any worker
-    later: dict[Point, list[Job]] = field(default_factory=dict)  # jobs that wait for a choice
+    later: dict[Point, list[Job]] = field(default_factory=dict)  # jobs that wait for probes
+    probed: dict[Point, dict[int, list[float] | None]] = field(default_factory=dict)
 
     def work(self) -> Iterator[tuple[Job, Record]]:
-        ready, self.later = split_by_choice(self.jobs)
+        ready, self.later = probes_first(self.jobs)
         waiting = deque(ready)
         total = len(waiting) + sum(map(len, self.later.values()))
         context = multiprocessing.get_context("forkserver")
@@ -153,8 +155,7 @@ class _Crew:
         except (EOFError, OSError):
             yield from self._ended(connection, worker)
             if not worker.job.seeds:
-                following = self.later.pop(worker.job.point)
-                waiting.extendleft(replace(job, choice=worker.choice) for job in reversed(following))
+                waiting.extendleft(reversed(self._after_probe(worker)))
             return
         if message["kind"] == "progress":
             worker.fraction, self.text = message["fraction"], message["text"]
@@ -162,12 +163,23 @@ class _Crew:
             error = MembenchError(message["text"])
             error.exit_code = message["exit_code"]
             raise error
-        elif message["kind"] == "choice":
-            worker.choice = message["choice"]
+        elif message["kind"] == "probe":
+            worker.scores = message["scores"]
         else:
             record = Record.from_json(message["record"])
             worker.missing.discard(record.seed)
             yield record
+
+    def _after_probe(self, worker: _Worker) -> list[Job]:
+        """The jobs of a point once its last probe has ended; without scores each of them probes for itself."""
+        point = worker.job.point
+        parts = self.probed.setdefault(point, {})
+        parts[worker.job.part] = worker.scores
+        if len(parts) < get_protocol(point.protocol).probes:
+            return []
+        found = [parts[part] for part in sorted(parts)]
+        text = None if None in found else json.dumps(found)
+        return [replace(job, probed=text) for job in self.later.pop(point)]
 
     def _ended(self, connection: Connection, worker: _Worker) -> Iterator[Record]:
         worker.process.join()

@@ -36,7 +36,8 @@ class Job:
     compiling: str = "auto"
     floor: bool = False  # whether to find the floor of the divergence for the model's d
     threads: int = 1
-    choice: str | None = None  # as JSON; a job without seeds makes it
+    probed: str | None = None  # scores of all probes, as JSON
+    part: int = 0  # for a job without seeds: which of the protocol's probes it is
 
 
 def serve(job: Job, connection: Connection) -> None:
@@ -49,7 +50,7 @@ def serve(job: Job, connection: Connection) -> None:
             for record in run_job(job, talk.progress):
                 talk.say(kind="record", record=record.to_json())
         else:
-            talk.say(kind="choice", choice=make_choice(job, talk.progress))
+            talk.say(kind="probe", scores=run_probe(job, talk.progress))
     except MembenchError as error:
         talk.say(kind="error", text=str(error), exit_code=error.exit_code)
     connection.close()
@@ -68,11 +69,11 @@ class _Talk:
             self.say(kind="progress", fraction=fraction, text=text)
 
 
-def make_choice(job: Job, report: Any = lambda fraction, text: None) -> str | None:
-    """What the protocol chooses for all seeds of a point. If that fails, each seed will fail on its own and say why."""
+def run_probe(job: Job, report: Any = lambda fraction, text: None) -> list[float] | None:
+    """One of the protocol's probes for a point. If that fails, each seed will fail on its own and say why."""
     try:
         runner = _JobRunner(job, report)
-        return json.dumps(runner.protocol.choose(runner.workbench, runner.protocol_config))
+        return runner.protocol.probe(runner.workbench, runner.protocol_config, job.part)
     except MembenchError:
         raise
     except Exception:
@@ -114,7 +115,7 @@ class _JobRunner:
             device=_check_device(job.device),
             kernel=job.kernel,
             compiling=job.compiling,
-            choice=json.loads(job.choice) if job.choice else None,
+            probed=json.loads(job.probed) if job.probed else None,
             report=report,
         )
         self.started, self.clock = datetime.now(UTC), time.perf_counter()

@@ -53,14 +53,29 @@ class _Replica:
 
 
 def choose(bench: Workbench, config: Converged) -> dict[str, Any]:
-    """The setting of the grid that does best on the probe seeds; a probe that memorises everything ends early."""
+    """The setting of the grid that does best on the probe seeds."""
+    return settle(config, [probe(bench, config, part) for part in range(len(PROBE_SEEDS))])
+
+
+def settle(config: Converged, parts: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The choice that the scores of all probe seeds lead to, by their mean."""
     grid = _grid(config)
     if len(grid) == 1:
         return {**asdict(grid[0]), "edge": False, "tried": []}
-    scores = _probe(bench, config, grid, config.steps * PROBE)
+    scores = {one: float(np.mean(each)) for one, each in zip(grid, zip(*parts, strict=True), strict=True)}
     best = max(grid, key=lambda one: scores[one])
     edge = config.lr is None and best.lr in (RATES[0], RATES[-1])
     return {**asdict(best), "edge": edge, "tried": [{**asdict(one), "score": scores[one]} for one in grid]}
+
+
+def probe(bench: Workbench, config: Converged, part: int) -> list[float]:
+    """For one probe seed, the score of each setting after one round; a probe that memorises everything ends early."""
+    grid = _grid(config)
+    if len(grid) == 1:
+        return []
+    replicas = [_start(bench, config, PROBE_SEEDS[part], setting) for setting in grid]
+    _round(bench, replicas, config.steps * PROBE, lambda fraction: bench.report(fraction, "choosing a learning rate"))
+    return [_probe_score(replica) for replica in replicas]
 
 
 def _grid(config: Converged) -> list[AdamSetting]:
@@ -69,14 +84,8 @@ def _grid(config: Converged) -> list[AdamSetting]:
     return [AdamSetting(lr, *pair) for lr, pair in itertools.product(rates, pairs)]
 
 
-def _probe(bench: Workbench, config: Converged, grid: Sequence[AdamSetting], steps: int) -> dict[AdamSetting, float]:
-    """Mean over the probe seeds of the accuracy (or of minus the divergence) after one round; diverging is worst."""
-    replicas = [_start(bench, config, seed, setting) for setting in grid for seed in PROBE_SEEDS]
-    _round(bench, replicas, steps, lambda fraction: bench.report(fraction, "choosing a learning rate"))
-    return {one: float(np.mean([_probe_score(r) for r in replicas if r.setting == one])) for one in grid}
-
-
 def _probe_score(replica: _Replica) -> float:
+    """The accuracy, or minus the divergence for distributions; diverging is worst."""
     if replica.metrics is None:
         return -1e9  # it diverged
     # where accuracies are equal, the lower divergence is nearer to memorising more
@@ -86,7 +95,7 @@ def _probe_score(replica: _Replica) -> float:
 
 def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> list[Outcome]:
     """Rounds of Adam from the same start, each twice as long, until a longer one is no better than noise."""
-    choice = bench.choice or choose(bench, config)
+    choice = settle(config, bench.probed) if bench.probed else choose(bench, config)
     setting = AdamSetting(choice["lr"], choice["beta1"], choice["beta2"])
     replicas = [_start(bench, config, seed, setting) for seed in seeds]
     total = config.steps * (2**config.rounds - 1)

@@ -25,12 +25,12 @@ class Protocol:
     config: type  # a frozen dataclass; its fields are the -P options
     ranked: bool = True  # whether its numbers belong on a leaderboard
     check: Callable[[Architecture[Any], Any], None] | None = None  # raises UsageError for what it cannot be used on
-    chooses: bool = False  # whether there is something to choose for all seeds before training: `choose(bench, config)`
+    probes: int = 0  # parts of `probe(bench, config, part)`, whose scores choose something for all seeds
     module: str = field(repr=False)  # where `find_weights(bench, config, seeds)` is
 
-    def choose(self, bench: Workbench, config: Any) -> dict[str, Any]:
-        choice: dict[str, Any] = importlib.import_module(self.module).choose(bench, config)
-        return choice
+    def probe(self, bench: Workbench, config: Any, part: int) -> list[float]:
+        scores: list[float] = importlib.import_module(self.module).probe(bench, config, part)
+        return scores
 
     def find_weights(self, bench: Workbench, config: Any, seeds: Sequence[int]) -> list[Outcome]:
         outcomes: list[Outcome] = importlib.import_module(self.module).find_weights(bench, config, seeds)
@@ -93,7 +93,7 @@ PROTOCOLS = {
             summary="Exact gradient over all facts, Adam with decay, longer rounds until more steps no longer help: "
             "measures capacity.",
             config=Converged,
-            chooses=True,
+            probes=2,
             module="membench.engine.converged",
         ),
         Protocol(

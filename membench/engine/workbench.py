@@ -41,7 +41,7 @@ class Workbench:
     device: str = "cpu"
     kernel: str = "auto"  # auto, on or off
     compiling: str = "auto"  # auto, on or off
-    choice: dict[str, Any] | None = None  # what the protocol chose for all seeds, if that was done before
+    probed: list[list[float]] | None = None  # what the protocol's probes found, if they were run before
     report: Report = lambda fraction, text: None
     notes: list[str] = field(default_factory=list)  # what a reader of the record should know
     _facts: dict[int, Facts] = field(default_factory=dict, repr=False)

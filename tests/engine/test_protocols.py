@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from membench.api import Architecture
-from membench.engine.converged import BETAS, RATES, choose
+from membench.engine.converged import BETAS, PROBE_SEEDS, RATES, choose, probe, settle
 from membench.engine.dana2024 import _Pool
 from membench.engine.protocols import PROTOCOLS, get_protocol
 from membench.engine.workbench import Workbench
@@ -71,6 +71,14 @@ def test_the_setting_is_chosen_on_seeds_that_nobody_measures() -> None:
     assert len(choice["tried"]) == len(RATES) * len(BETAS)
     assert choice["lr"] == max(choice["tried"], key=lambda entry: entry["score"])["lr"]
     assert choice["edge"] == (choice["lr"] in (RATES[0], RATES[-1]))
+
+
+def test_each_probe_seed_is_a_part_of_its_own() -> None:
+    assert get_protocol("converged").probes == len(PROBE_SEEDS)
+    workbench, config = bench("aot", model_options={"d": 4, "H": 2}, N=5), get_protocol("converged").config(steps=8)
+    parts = [probe(workbench, config, part) for part in range(len(PROBE_SEEDS))]
+    assert settle(config, parts) == choose(workbench, config)
+    assert parts[0] != parts[1]
 
 
 def test_nothing_is_probed_when_nothing_is_open() -> None:

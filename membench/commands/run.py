@@ -123,11 +123,12 @@ def run(
     if floor:
         _require_bottleneck(trials)
     store = Store(out)
-    if dry_run:
-        _announce(trials, store, overwrite, as_json)
-        return
-    store.check()
+    if not dry_run:
+        store.check()
     pending = [trial for trial in trials if overwrite or not _is_done(store.find(trial), floor)]
+    if dry_run:
+        _announce(trials, pending, store, as_json)
+        return
     with _watching(len(pending)) as watcher:
         execute(pending, store, registry.selection, Execution(device, kernel, compiling, floor, jobs), watcher)
     records = [_read(store, trial) for trial in trials]
@@ -149,12 +150,17 @@ def _read(store: Store, trial: Trial) -> Record:
     return Record.from_json(store.path(trial).read_text("utf-8"))
 
 
-def _announce(trials: list[Trial], store: Store, overwrite: bool, as_json: bool) -> None:
+def _announce(trials: list[Trial], pending: list[Trial], store: Store, as_json: bool) -> None:
+    paths = {store.path(trial) for trial in pending}
     rows = [
-        {"path": str(store.path(trial)), "trial": trial.describe(), "seed": trial.seed,
-         "runs": overwrite or store.find(trial) is None}
+        {
+            "path": str(store.path(trial)),
+            "trial": trial.describe(),
+            "seed": trial.seed,
+            "runs": store.path(trial) in paths,
+        }
         for trial in trials
-    ]  # fmt: skip
+    ]
     if as_json:
         print_json(rows)
         return

@@ -1,0 +1,120 @@
+"""What every verb that runs trials shares: its options, the progress bar, and the way from trials to records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from membench.errors import UsageError
+from membench.execute import Execution, Watcher, execute
+from membench.records import Record, Store
+from membench.registry import Selection
+from membench.trial import Trial
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEVICES = ("cpu", "cuda", "mps")
+
+
+def request_options(command: F) -> F:
+    """--model, --task, -M, -T, -P and --protocol: what a `Request` is made of, but for its seeds."""
+    for decorate in reversed(
+        (
+            click.option("--model", "models", multiple=True, required=True, metavar="NAME",
+                         help="Architecture; several with commas, or all."),
+            click.option("--task", "tasks", multiple=True, required=True, metavar="NAME",
+                         help="Task; several with commas, or all."),
+            click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE",
+                         help="Architecture option: d=10, d=7,10,13 or H=1:31:5."),
+            click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE",
+                         help="Task option, in the same way."),
+            click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
+                         help="Protocol option, in the same way."),
+            click.option("--protocol", default="converged", show_default=True, metavar="NAME",
+                         help="How weights are found; see: membench run --help"),
+        )
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def execution_options(command: F) -> F:
+    """--device, --kernel, --compile and --jobs, handed over as one `execution`."""
+
+    @click.option("--device", default="cpu", show_default=True, metavar="|".join(DEVICES), help="Where to compute.")
+    @click.option(
+        "--kernel",
+        type=click.Choice(["auto", "on", "off"]),
+        default="auto",
+        show_default=True,
+        help="Fused training, for architectures that have it.",
+    )
+    @click.option(
+        "--compile",
+        "compiling",
+        type=click.Choice(["auto", "on", "off"]),
+        default="auto",
+        show_default=True,
+        help="torch.compile, for training without a kernel; auto: when it takes minutes.",
+    )
+    @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one for each core unless said.")
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, device: str, kernel: str, compiling: str, jobs: int | None, **more: Any) -> Any:
+        if device.partition(":")[0] not in DEVICES:
+            raise UsageError(f"device '{device}' is not one of {', '.join(DEVICES)}")
+        return command(*arguments, execution=Execution(device, kernel, compiling, jobs=jobs), **more)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def out_option(command: F) -> F:
+    return click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+                        help="Folder for the records.")(command)  # fmt: skip
+
+
+def carry_out(
+    trials: Sequence[Trial], store: Store, selection: Selection, execution: Execution, pending: Sequence[Trial]
+) -> list[Record]:
+    """Run those that are pending, behind a progress bar, and give the records of all, in their order."""
+    with watching(len(pending)) as watcher:
+        execute(pending, store, selection, execution, watcher)
+    return [read(store, trial) for trial in trials]
+
+
+def read(store: Store, trial: Trial) -> Record:
+    return Record.from_json(store.path(trial).read_text("utf-8"))
+
+
+@contextmanager
+def watching(pending: int) -> Iterator[Watcher]:
+    """A progress bar on a terminal; elsewhere a line for each trial that fails and nothing more."""
+    err = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0%}"), TimeElapsedColumn(),
+        TextColumn("at most"), TimeRemainingColumn(), TextColumn("[dim]{task.fields[words]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=err, disable=not (pending and err.is_terminal), transient=True) as bar:
+        task = bar.add_task(f"0/{pending} trials", total=1.0, words="starting torch")
+        yield Watcher(
+            progress=lambda fraction, text: bar.update(task, completed=fraction, words=text),
+            finished=_counter(lambda done: bar.update(task, description=f"{done}/{pending} trials"), err),
+        )
+
+
+def _counter(show: Callable[[int], Any], err: Console) -> Callable[[Trial, Record], None]:
+    done = 0
+
+    def finished(trial: Trial, record: Record) -> None:
+        nonlocal done
+        done += 1
+        show(done)
+        if not record.complete:
+            err.print(f"failed: {trial.describe()}, seed {trial.seed}: {record.error}", markup=False, soft_wrap=True)
+
+    return finished

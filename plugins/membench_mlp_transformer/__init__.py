@@ -1,4 +1,4 @@
-"""The MLP transformer: one attention head, then one hidden layer of neurons."""
+"""The MLP transformer: layers of one attention head and one hidden layer of neurons."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
 
 @dataclass(frozen=True, kw_only=True)
 class MLPTransformerConfig:
-    """One head of dimension d and w neurons."""
+    """Layers of one head of dimension d and w neurons."""
 
     d: int = option(10, help="d, dimension of the residual stream and of the head", minimum=1)
-    w: int = option(200, help="w, neurons in the hidden layer", minimum=0)
+    w: int = option(200, help="w, neurons in the hidden layer of each layer", minimum=0)
+    layers: int = option(1, help="layers, each a head and neurons", minimum=1)
     bias: bool = option(True, help="neurons have a bias")
     scale: bool = option(True, help="divide attention scores by sqrt(d)")
     skip_position: bool = option(True, help="residual stream contains the position")
 
 
 def count(shape: Shape, d: int, w: int) -> int:
-    """Parameters with biases."""
+    """Parameters with biases and one layer."""
     return d * (2 * shape.vocab + shape.length) + 4 * d * d + (2 * d + 1) * w
 
 
 def _for_budget(shape: Shape, parameters: int) -> MLPTransformerConfig:
-    """The model with biases that should memorise most.
+    """The model with biases and one layer that should memorise most.
 
     What a parameter of a neuron memorises was seen to grow about as d, at N=50 with 2000 and 4000
     parameters and at N=70 with 8000, while a larger d leaves fewer of them: the product is made largest.

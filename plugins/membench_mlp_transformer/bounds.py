@@ -71,6 +71,12 @@ def _guarantees() -> list[Bound]:
     ]
 
 
+def _neurons(setting: Setting) -> int:
+    if setting.config.layers > 1:
+        raise NotApplicable(f"layers={setting.config.layers}, and the theorem is about one hidden layer")
+    return int(setting.config.w)
+
+
 def _comparisons() -> list[Bound]:
     """Theorems about an MLP on points in general position, which the sums of token embeddings need not be."""
     return [
@@ -83,7 +89,7 @@ def _comparisons() -> list[Bound]:
             quantity="associations",
             direction="baseline",
             reference=BAUM,
-            value=lambda setting: setting.config.w * setting.config.d,
+            value=lambda setting: _neurons(setting) * setting.config.d,
             architecture=ARCHITECTURE,
         ),
         Bound(
@@ -95,7 +101,7 @@ def _comparisons() -> list[Bound]:
             quantity="associations",
             direction="baseline",
             reference=BUBECK,
-            value=lambda setting: setting.config.w // 4 * setting.config.d,
+            value=lambda setting: _neurons(setting) // 4 * setting.config.d,
             architecture=ARCHITECTURE,
         ),
     ]

@@ -1,10 +1,11 @@
-"""Fused training of MLP transformers; the steps themselves are in kernel.cpp."""
+"""Fused training of MLP transformers with one layer; the steps themselves are in kernel.cpp."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable
 from membench.facts import Facts
-from membench_mlp_transformer.model import MLPTransformer
+from membench_mlp_transformer.model import Layer, MLPTransformer
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 BLOCK = 64  # contexts at once: what the neurons say of them stays in the cache
@@ -36,7 +37,7 @@ class Shape(ctypes.Structure):
 
 
 def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
-    """A Trainer for replicas of an MLPTransformer."""
+    """A Trainer for replicas of an MLPTransformer with one layer."""
     shape = _shape(modules, facts)
     layout = Layout(modules[0], _sections(bool(shape.bias)))
     return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, block=BLOCK)
@@ -51,8 +52,11 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
     length = len(model.position.weight)
     if facts[0].shape != (vocab, length):
         raise NotApplicable(f"the model is for N={vocab} and S={length}, and the facts are {facts[0].shape}")
-    bias = model.hidden.bias is not None
-    return Shape(vocab, length, d, len(model.hidden.weight), bias, model.skip_position, model.factor)
+    if len(model.layers) != 1:
+        raise NotApplicable(f"the kernel trains one layer, not layers={len(model.layers)}")
+    layer = cast("Layer", model.layers[0])
+    bias = layer.hidden.bias is not None
+    return Shape(vocab, length, d, len(layer.hidden.weight), bias, model.skip_position, layer.factor)
 
 
 def _sections(bias: bool) -> list[Section]:
@@ -60,12 +64,12 @@ def _sections(bias: bool) -> list[Section]:
     return [
         Section("word.weight", (1, 0)),
         Section("position.weight", (0, 1)),
-        Section("query", (0, 1)),
-        Section("key", (0, 1)),
-        Section("value", (0, 1)),
-        Section("output", (0, 1)),
-        Section("hidden.weight", (1, 0)),
-        *([Section("hidden.bias", (0,))] if bias else []),
-        Section("project.weight", (0, 1)),
+        Section("layers.0.query", (0, 1)),
+        Section("layers.0.key", (0, 1)),
+        Section("layers.0.value", (0, 1)),
+        Section("layers.0.output", (0, 1)),
+        Section("layers.0.hidden.weight", (1, 0)),
+        *([Section("layers.0.hidden.bias", (0,))] if bias else []),
+        Section("layers.0.project.weight", (0, 1)),
         Section("unembed.weight", (1, 0)),
     ]

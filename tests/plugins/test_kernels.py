@@ -149,15 +149,16 @@ def aot_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
 
 def mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     word, position = state["word.weight"], state["position.weight"]
+    layer = {name.removeprefix("layers.0."): value for name, value in state.items()}
     streams = []
     for context in tokens:
         read = word[context] + position  # [S, d]
-        scores = (read @ state["key"].T) @ (state["query"] @ read[-1])
+        scores = (read @ layer["key"].T) @ (layer["query"] @ read[-1])
         weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(0)
         stream = read[-1] if config.skip_position else word[context[-1]]
-        stream = stream + state["output"] @ (state["value"] @ (weights @ read))
-        hidden = state["hidden.weight"] @ stream + state.get("hidden.bias", torch.zeros(()))
-        streams.append(stream + state["project.weight"] @ nn.functional.gelu(hidden))
+        stream = stream + layer["output"] @ (layer["value"] @ (weights @ read))
+        hidden = layer["hidden.weight"] @ stream + layer.get("hidden.bias", torch.zeros(()))
+        streams.append(stream + layer["project.weight"] @ nn.functional.gelu(hidden))
     return torch.stack(streams) @ state["unembed.weight"].T
 
 

@@ -26,28 +26,45 @@ def gelu(z: float) -> float:
 
 def literal(module: MLPTransformer, config: MLPTransformerConfig, context: list[int]) -> Tensor:
     """Logits of one context: attention by a loop over positions, the MLP by a loop over neurons."""
-    words = [module.word.weight[t] for t in context]
-    read = [word + module.position.weight[s] for s, word in enumerate(words)]
+    stream = [module.word.weight[t] for t in context]
+    if config.skip_position:
+        stream = [word + module.position.weight[s] for s, word in enumerate(stream)]
+    for layer in module.layers:
+        unseen = [torch.zeros(config.d)] * len(stream) if config.skip_position else list(module.position.weight)
+        read = [x + p for x, p in zip(stream, unseen, strict=True)]
+        stream = [_after(layer, config, stream[s], read[: s + 1]) for s in range(len(stream))]
+    return module.unembed.weight @ stream[-1]
+
+
+def _after(layer: Any, config: MLPTransformerConfig, before: Tensor, read: list[Tensor]) -> Tensor:
+    """The stream at the last position of `read` after a layer."""
     scale = 1 / math.sqrt(config.d) if config.scale else 1.0
-    query = module.query @ read[-1]
-    scores = [math.exp(float(query @ (module.key @ x)) * scale) for x in read]
-    mixed = torch.stack([score / sum(scores) * (module.value @ x) for score, x in zip(scores, read, strict=True)]).sum(
-        0
-    )
-    u = (read if config.skip_position else words)[-1] + module.output @ mixed
+    query = layer.query @ read[-1]
+    scores = [math.exp(float(query @ (layer.key @ x)) * scale) for x in read]
+    mixed = torch.stack([s / sum(scores) * (layer.value @ x) for s, x in zip(scores, read, strict=True)]).sum(0)
+    u = before + layer.output @ mixed
     r = u.clone()
     for neuron in range(config.w):
-        z = module.hidden.weight[neuron] @ u
-        if module.hidden.bias is not None:
-            z = z + module.hidden.bias[neuron]
-        r = r + module.project.weight[:, neuron] * gelu(float(z))
-    return module.unembed.weight @ r
+        z = layer.hidden.weight[neuron] @ u
+        if layer.hidden.bias is not None:
+            z = z + layer.hidden.bias[neuron]
+        r = r + layer.project.weight[:, neuron] * gelu(float(z))
+    return r
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"bias": False}, {"scale": True}, {"skip_position": False}, {"w": 0}, {"w": 0, "bias": False, "scale": True}],
+    [
+        {},
+        {"bias": False},
+        {"scale": False},
+        {"skip_position": False},
+        {"w": 0},
+        {"w": 0, "bias": False},
+        {"layers": 3},
+        {"layers": 2, "skip_position": False},
+    ],
 )
 @torch.no_grad()
 def test_forward_is_the_formula(options: dict[str, Any], length: int) -> None:
@@ -78,12 +95,12 @@ def test_parameters_are_those_of_the_paper(N: int, S: int, d: int, w: int, bias:
 
 def test_parameters_have_their_fixed_names_and_shapes() -> None:
     module = build(Shape(7, 3), d=5, w=4)
-    square = dict.fromkeys(("query", "key", "value", "output"), (5, 5))
+    square = dict.fromkeys((f"layers.0.{name}" for name in ("query", "key", "value", "output")), (5, 5))
     assert {name: tuple(p.shape) for name, p in module.named_parameters()} == square | {
         "word.weight": (7, 5),
         "position.weight": (3, 5),
-        "hidden.weight": (4, 5),
-        "hidden.bias": (4,),
-        "project.weight": (5, 4),
+        "layers.0.hidden.weight": (4, 5),
+        "layers.0.hidden.bias": (4,),
+        "layers.0.project.weight": (5, 4),
         "unembed.weight": (7, 5),
     }

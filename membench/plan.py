@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from membench.api import Architecture, Task
+from membench.budget import Budget, DoesNotFit
 from membench.engine.protocols import Protocol, get_protocol
 from membench.errors import MembenchError, UsageError
 from membench.options import MAX_GRID, assignments, expand, validate
@@ -27,10 +29,14 @@ class Request:
     protocol: str = "converged"
     protocol_options: Sequence[str] = ()
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
+    budgets: Sequence[Budget] = ()  # instead of model options: each architecture's own config for each of them
 
 
-def plan(registry: Registry, request: Request) -> list[Trial]:
-    """Every trial of the grid; mistakes of all parts are reported together."""
+def plan(registry: Registry, request: Request, left_out: Callable[[str], None] = lambda reason: None) -> list[Trial]:
+    """Every trial of the grid; mistakes of all parts are reported together.
+
+    An architecture that does not fit a budget is left out, with a reason, unless none fits.
+    """
     mistakes = _Mistakes()
     architectures = (
         mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
@@ -41,18 +47,48 @@ def plan(registry: Registry, request: Request) -> list[Trial]:
     data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks"))
     settings = mistakes.collect(lambda: _protocol_grid(protocol, request.protocol_options) if protocol else [])
     mistakes.settle()
-    size = len(models) * len(data) * len(settings) * len(request.seeds)
+    if request.budgets:
+        places = list(_within_budgets(architectures, data, request, left_out))
+    else:
+        places = [(*model, *facts) for model in models for facts in data]
+    size = len(places) * len(settings) * len(request.seeds)
     if size > MAX_GRID:
         raise UsageError(f"the grid has {size:,} trials; at most {MAX_GRID:,} are taken at once")
     trials = [
         Trial(architecture, config, task, task_config, protocol, setting, seed)
-        for architecture, config in models
-        for task, task_config in data
+        for architecture, config, task, task_config in places
         for setting in settings
         for seed in request.seeds
     ]
     check_fit(trials)
     return trials
+
+
+def _within_budgets(
+    architectures: Sequence[Architecture[Any]],
+    data: Sequence[tuple[Task[Any], Any]],
+    request: Request,
+    left_out: Callable[[str], None],
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Each architecture's config for each budget on each task, once."""
+    if request.model_options:
+        raise UsageError(f"a budget chooses the model's options; leave out -M {request.model_options[0]}")
+    reasons: list[str] = []
+    found: dict[str, None] = {}
+    for architecture, (task, task_config), budget in itertools.product(architectures, data, request.budgets):
+        try:
+            config = budget.config(architecture, task.shape(task_config))
+        except DoesNotFit as error:
+            reasons.append(f"{task.name}: {error}")
+            continue
+        key = f"{architecture.name} {config} {task.name} {task_config}"  # two budgets may lead to the same model
+        if key not in found:
+            found[key] = None
+            yield architecture, config, task, task_config
+    for reason in reasons:
+        left_out(reason)
+    if not found:
+        raise UsageError("no architecture fits the budget: " + "; ".join(dict.fromkeys(reasons)))
 
 
 class _Mistakes:

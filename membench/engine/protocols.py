@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from membench.errors import UsageError, unknown
@@ -25,6 +25,8 @@ class Protocol:
     config: type  # a frozen dataclass; its fields are the -P options
     ranked: bool = True  # whether its numbers belong on a leaderboard
     check: Callable[[Architecture[Any], Any], None] | None = None  # raises UsageError for what it cannot be used on
+    work: Callable[[Any, int], float] | None = None  # training steps at most, summed over so many seeds; None: no steps
+    shortened: Callable[[Any, int], Any] | None = None  # the same training with so many steps and nothing to choose
     probes: int = 0  # parts of `probe(bench, config, part)`, whose scores choose something for all seeds
     module: str = field(repr=False)  # where `find_weights(bench, config, seeds)` is
 
@@ -84,6 +86,18 @@ def check_construction(architecture: Architecture[Any], config: Construct) -> No
         raise unknown(kind, config.construction, known, f"there are: {', '.join(known)}")
 
 
+def _converged_work(config: Converged, seeds: int) -> float:
+    """All rounds of every seed, and the probes: twice the first round, for two seeds and each setting."""
+    settings = (1 if config.lr else 3) * (1 if config.beta1 else 2)
+    probes = 2 * 2 * settings * config.steps if settings > 1 else 0
+    return float(probes + seeds * config.steps * (2**config.rounds - 1))
+
+
+def _converged_shortened(config: Converged, steps: int) -> Converged:
+    first, second = config.beta1 or 0.9, config.beta2 or 0.999
+    return replace(config, steps=steps, rounds=1, lr=config.lr or 0.01, beta1=first, beta2=second)
+
+
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
@@ -93,6 +107,8 @@ PROTOCOLS = {
             summary="Exact gradient over all facts, Adam with decay, longer rounds until more steps no longer help: "
             "measures capacity.",
             config=Converged,
+            work=_converged_work,
+            shortened=_converged_shortened,
             probes=2,
             module="membench.engine.converged",
         ),
@@ -101,6 +117,8 @@ PROTOCOLS = {
             version=1,
             summary="The training of Dana, Pydi and Chevaleyre (2024): sampled minibatches, their schedule and metric.",
             config=Dana2024,
+            work=lambda config, seeds: config.batches * config.epochs * seeds,
+            shortened=lambda config, steps: replace(config, batches=steps, epochs=1),
             module="membench.engine.dana2024",
         ),
         Protocol(
@@ -108,6 +126,8 @@ PROTOCOLS = {
             version=1,
             summary="A few hundred exact Adam steps: for smoke tests and demos, never ranked.",
             config=Quick,
+            work=lambda config, seeds: config.steps * seeds,
+            shortened=lambda config, steps: replace(config, steps=steps),
             ranked=False,
             module="membench.engine.quick",
         ),

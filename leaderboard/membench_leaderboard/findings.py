@@ -1,0 +1,219 @@
+"""Findings: what the curves of an experiment say, and whether what was claimed of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from membench.errors import UsageError
+from membench.experiment import Claim
+from membench_leaderboard.curves import CEILINGS, Curve
+from membench_leaderboard.fit import CLOSE, LAWS, Fit, best, compare, fit, fit_all
+
+RESAMPLES = 1000
+NEARLY = 0.02  # of the range of y: laws that are nearer than this are one law to a reader
+
+
+def slopes(
+    frame: pd.DataFrame, x: str, y: str, over: str, by: Sequence[str], ceiling: float | None = None
+) -> pd.DataFrame:
+    """For each group, x and seed, the slope of y over a column; points at the ceiling count as censored.
+
+    A seed with fewer than two points below the ceiling has no slope.
+    """
+    rows, reason = [], ""
+    for key, group in frame.groupby([*by, x, "seed"], sort=True):
+        values = dict(zip([*by, x, "seed"], key, strict=True))
+        try:
+            found = fit("linear", group[over], group[y], ceiling_of(y, ceiling), resamples=0)
+        except UsageError as error:
+            reason = str(error)
+            continue
+        rows.append({**values, "slope": found.parameters["slope"]})
+    if not rows:
+        raise UsageError(f"no slope of {y} over {over} can be taken: {reason}")
+    return pd.DataFrame(rows)
+
+
+def ceiling_of(y: str, wanted: float | None) -> float | None:
+    """Where y saturates: what was asked for, or the largest value that it can have, if there is one."""
+    return CEILINGS.get(y) if wanted is None else wanted
+
+
+def fitted(curve: Curve, laws: Sequence[str], ceiling: float | None = None) -> tuple[Curve, str]:
+    """The curve with its fits, the best first, and one sentence that compares them.
+
+    A point at the ceiling or above says that the law is at least there, and no more.
+    """
+    top = ceiling_of(curve.y, ceiling)
+    fits, left_out = fit_all(curve.trials[curve.x], curve.trials[curve.y], top, laws=laws)
+    if not fits:
+        raise UsageError("; ".join(left_out.values()))
+    winner = best(fits)
+    ordered = [winner, *(one for one in fits if one is not winner)]
+    return replace(curve, fits=ordered), compare(fits, left_out)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim holds, None when the data cannot tell, and why."""
+
+    holds: bool | None
+    reason: str
+
+    def __str__(self) -> str:
+        word = {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+        return f"{word}: {self.reason}"
+
+
+def judge(claim: Claim, curves: Sequence[Curve]) -> Verdict:
+    """The claim against all curves together."""
+    if claim.law:
+        return _judge_law(claim.law, curves)
+    if claim.exponent is not None:
+        return _judge_exponent(claim.exponent, curves)
+    if claim.equal:
+        return _judge_equal(claim.equal, curves)
+    if claim.above:
+        return _judge_above(claim.above, curves)
+    return Verdict(None, "the experiment does not say what to judge it by")
+
+
+def _judge_law(law: str, curves: Sequence[Curve]) -> Verdict:
+    """By the sum of AIC over curves, so that many curves count as the much data that they are."""
+    totals: dict[str, float] = {}
+    laws = set.intersection(*({one.law for one in curve.fits} for curve in curves))
+    for curve in curves:
+        for one in curve.fits:
+            if one.law in laws:
+                totals[one.law] = totals.get(one.law, 0.0) + one.aicc
+    if law not in totals:  # also when there was a curve without any fit
+        return Verdict(None, f"{LAWS[law].words} could not be fitted to every curve")
+    winner = min(totals, key=lambda name: totals[name])
+    behind = totals[law] - totals[winner]
+    if behind < CLOSE:
+        return Verdict(True, f"no other law describes the data better than {LAWS[law].words} does")
+    apart = _apart(law, winner, curves)
+    better = f"{LAWS[winner].words} describes the data better ({behind:.0f} AIC over all curves)"
+    if apart < NEARLY * (CEILINGS.get(curves[0].y) or float(curves[0].points["mean"].max())):
+        return Verdict(True, f"to within {apart:.3g} in {curves[0].y}; {better}, so that the bend is real but small")
+    return Verdict(False, f"{better}; the two differ by up to {apart:.3g} in {curves[0].y}")
+
+
+def _apart(law: str, winner: str, curves: Sequence[Curve]) -> float:
+    """How far two laws are apart in y at most: a difference that is certain may still be small."""
+    apart = []
+    for curve in curves:
+        by_law = {one.law: one for one in curve.fits}
+        x = np.unique(curve.trials[curve.x].to_numpy(dtype=float))
+        apart.append(float(np.abs(by_law[law].predict(x) - by_law[winner].predict(x)).max()))
+    return max(apart)
+
+
+def _judge_exponent(exponent: float, curves: Sequence[Curve]) -> Verdict:
+    words, inside = [], []
+    for curve in curves:
+        power = next((one for one in curve.fits if one.law == "power"), None)
+        if power is None:
+            return Verdict(None, "a power law could not be fitted to every curve")
+        low, high = power.intervals["exponent"]
+        inside.append(low <= exponent <= high)
+        name = f"{curve.name}: " if curve.name else ""
+        words.append(f"{name}exponent {power.parameters['exponent']:.2f} (95 % {low:.2f} to {high:.2f})")
+    return Verdict(all(inside), f"{'; '.join(words)}, against {exponent:g}")
+
+
+def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:
+    below, count, ratios = 0, 0, []
+    for curve in curves:
+        proven = curve.mean_of(column).to_numpy(dtype=float)
+        means = curve.points["mean"].to_numpy(dtype=float)
+        known = np.isfinite(proven)
+        below += int((means[known] < proven[known]).sum())
+        count += int(known.sum())
+        ratios += list(means[known] / proven[known])
+    if not count:
+        return Verdict(None, f"no point has {column}")
+    span = f"{min(ratios):.2f} to {max(ratios):.2f} times what is proven"
+    return Verdict(below == 0, f"{below} of {count} points lie below it; points reach {span}")
+
+
+def _judge_equal(names: Sequence[str], curves: Sequence[Curve]) -> Verdict:
+    """The mean difference at the same x, curve by curve, with a bootstrap over seeds."""
+    words, equal = [], []
+    for first, second in _pairs(names, curves):
+        difference = advantage(first, second)
+        if difference is None:
+            continue
+        mean, low, high = difference
+        equal.append(low <= 0 <= high)
+        shared = first.name.partition(", ")[2]
+        better = names[0] if mean > 0 else names[1]
+        sizes = sorted((abs(low), abs(high)))
+        least = sizes[0] if low * high > 0 else 0.0
+        where = f"{shared}: " if shared else ""
+        words.append(f"{where}{better} is {abs(mean):.3f} better (95 % {least:.3f} to {sizes[1]:.3f})")
+    if not words:
+        return Verdict(None, f"{names[0]} and {names[1]} have no x in common")
+    return Verdict(all(equal), f"at the same {curves[0].x}, in {curves[0].y}: {'; '.join(words)}")
+
+
+def _pairs(names: Sequence[str], curves: Sequence[Curve]) -> list[tuple[Curve, Curve]]:
+    """Curves of the two series that agree in everything else by which curves are told apart."""
+    found = {curve.name: curve for curve in curves}
+    pairs = []
+    for name, curve in found.items():
+        series, comma, rest = name.partition(", ")
+        partner = found.get(f"{names[1]}{comma}{rest}")
+        if series == names[0] and partner is not None:
+            pairs.append((curve, partner))
+    return pairs
+
+
+def advantage(first: Curve, second: Curve) -> tuple[float, float, float] | None:
+    """How much more the first reaches, with a 95 % interval, at the x of its points; the second is interpolated."""
+    one, other = _by_seed(first), _by_seed(second)
+    x = one.index[(one.index >= other.index.min()) & (one.index <= other.index.max())].to_numpy(dtype=float)
+    if not len(x):
+        return None
+    ours = np.array([np.interp(x, one.index, one[seed]) for seed in one])  # [seeds, x]
+    theirs = np.array([np.interp(x, other.index, other[seed]) for seed in other])
+    rng = np.random.default_rng(0)
+    drawn = [_resampled(ours, rng).mean() - _resampled(theirs, rng).mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(ours.mean() - theirs.mean()), float(low), float(high)
+
+
+def _by_seed(curve: Curve) -> pd.DataFrame:
+    table = curve.trials.pivot_table(index=curve.x, columns="seed", values=curve.y)
+    return table.dropna(axis=1).sort_index()
+
+
+def _resampled(values: Any, rng: np.random.Generator) -> Any:
+    return values[rng.integers(len(values), size=len(values))]
+
+
+def fit_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """Every fit of every curve as plain data."""
+    return [
+        {
+            "curve": curve.name,
+            "law": one.law,
+            "parameters": one.parameters,
+            "intervals": {name: list(pair) for name, pair in one.intervals.items()},
+            "sigma": one.sigma,
+            "aicc": one.aicc,
+            "points": one.points,
+            "at_ceiling": one.censored,
+        }
+        for curve in curves
+        for one in curve.fits
+    ]
+
+
+def law_of(curve: Curve, law: str) -> Fit | None:
+    return next((one for one in curve.fits if one.law == law), None)

@@ -1,0 +1,145 @@
+"""Budgets: the config with which an architecture best uses a number of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from membench.api import Architecture
+from membench.errors import UsageError
+from membench.facts import Shape
+from membench.options import options_of
+
+COUNTS = ("all", "without-embeddings")
+MOST = 1 << 20  # of an option's value, in a search
+
+
+def parse_budget(text: str) -> int:
+    """A number of parameters: 3k, 10000 or 1.5M."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM]?)", text.strip())
+    size = Decimal(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()] if found else Decimal(0)
+    if size < 1 or size != int(size):
+        raise UsageError(f"--budget {text}: a number of parameters such as 3k, 10000 or 1.5M is needed")
+    return int(size)
+
+
+class DoesNotFit(Exception):
+    """No config of the architecture is so small; the text says what it needs."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many parameters, with or without those of embeddings."""
+
+    parameters: int
+    count: str = "all"
+
+    def config(self, architecture: Architecture[Any], shape: Shape) -> Any:
+        """The architecture's own choice, or the largest of a small search. Raises DoesNotFit."""
+        if architecture.for_budget is None:
+            return _search(self, architecture, shape)
+        if self.count == "all":
+            return _own_choice(architecture.for_budget, shape, self.parameters)
+        return self._without_embeddings(architecture, architecture.for_budget, shape)
+
+    def _without_embeddings(
+        self, architecture: Architecture[Any], choose: Callable[[Shape, int], Any], shape: Shape
+    ) -> Any:
+        """Its choice for the largest number of all parameters with which the others stay within the budget."""
+        low, high = self.parameters, 2 * self.parameters
+        best = None
+        for _ in range(40):
+            try:
+                config = choose(shape, high)
+            except ValueError:  # too few even for the embeddings
+                low, high = high, 2 * high
+                continue
+            if self.parameters < measure(architecture, config, shape, self.count) or high > 64 * self.parameters:
+                break
+            best, low, high = config, high, 2 * high
+        while high - low > max(1, self.parameters // 500):
+            middle = (low + high) // 2
+            try:
+                config = choose(shape, middle)
+            except ValueError:
+                low = middle
+                continue
+            if measure(architecture, config, shape, self.count) <= self.parameters:
+                best, low = config, middle
+            else:
+                high = middle
+        if best is None:
+            raise DoesNotFit(f"{architecture.name} has no config with {self} on N={shape.vocab}, S={shape.length}")
+        return best
+
+    def __str__(self) -> str:
+        words = " without embeddings" if self.count != "all" else ""
+        return f"at most {self.parameters:,} parameters{words}"
+
+
+def _own_choice(choose: Callable[[Shape, int], Any], shape: Shape, parameters: int) -> Any:
+    try:
+        return choose(shape, parameters)
+    except ValueError as error:
+        raise DoesNotFit(str(error)) from None
+
+
+def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: str) -> int:
+    """Parameters of the model, which is built without memory for its weights."""
+    import torch
+
+    from membench.size import measure_size
+
+    try:
+        with torch.device("meta"):
+            size = measure_size(architecture.build(shape, config), shape, architecture.embeddings)
+    except Exception as error:  # whatever a plugin may raise
+        raise UsageError(f"{architecture.name} cannot be built with {config}: {error}") from None
+    return size.parameters if count == "all" else size.without_embeddings
+
+
+def _search(budget: Budget, architecture: Architecture[Any], shape: Shape) -> Any:
+    """The largest model within the budget that a change of one whole-number option from the defaults leads to.
+
+    Where that leaves a choice, the option that is declared first decides: usually the width.
+    """
+    best: tuple[int, Any] | None = None
+    for config in _candidates(budget, architecture, shape):
+        size = measure(architecture, config, shape, budget.count)
+        if size <= budget.parameters and (best is None or size > best[0]):
+            best = size, config
+    if best is None:
+        raise DoesNotFit(f"{architecture.name} has no config with {budget} on N={shape.vocab}, S={shape.length}")
+    return best[1]
+
+
+def _candidates(budget: Budget, architecture: Architecture[Any], shape: Shape) -> Iterator[Any]:
+    """The defaults, and for each whole-number option the largest value that fits, found by bisection."""
+    whole = [one for one in options_of(architecture.config).values() if one.kind is int]
+    defaults = _try(architecture, {})
+    if defaults is not None:
+        yield defaults
+    for option in whole:
+        low, high = int(option.minimum or 1), int(min(option.maximum or MOST, MOST))
+        while low <= high:
+            middle = (low + high) // 2
+            config = _try(architecture, {option.name: middle})
+            if config is not None and _fits(budget, architecture, config, shape):
+                yield config
+                low = middle + 1
+            else:
+                high = middle - 1
+
+
+def _fits(budget: Budget, architecture: Architecture[Any], config: Any, shape: Shape) -> bool:
+    return measure(architecture, config, shape, budget.count) <= budget.parameters
+
+
+def _try(architecture: Architecture[Any], values: dict[str, int]) -> Any:
+    try:
+        return architecture.config(**values)
+    except (TypeError, ValueError):
+        return None

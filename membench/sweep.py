@@ -1,0 +1,114 @@
+"""Sweeps: a grid in random order, and how long it will take, from a short calibration run."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from membench.execute import Execution, execute
+from membench.records import Store
+from membench.registry import Selection
+from membench.trial import Point, Trial
+
+CALIBRATION_POINTS = 4
+SHORT, LONG = 20, 100  # steps of the two calibration runs; their difference is free of what does not depend on steps
+ENOUGH = 0.5  # seconds between the two, so that it is more than noise
+
+
+def shuffled(trials: Sequence[Trial]) -> list[Trial]:
+    """The points in an order that only the grid decides; seeds of a point stay together.
+
+    At any time what is done is then a fair sample of the whole: the time that is left can be told
+    from it, and so can the shape of the result.
+    """
+    by_point = _by_point(trials)
+    points = sorted(by_point, key=lambda point: point.id)
+    random.Random(len(points)).shuffle(points)
+    return [trial for point in points for trial in by_point[point]]
+
+
+def _by_point(trials: Sequence[Trial]) -> dict[Point, list[Trial]]:
+    found: dict[Point, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(trial.point, []).append(trial)
+    return found
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds that a sweep takes at most, and what its cheapest and dearest timed points take."""
+
+    seconds: float
+    points: int  # that were timed
+    least: float
+    most: float
+
+
+def estimate(
+    pending: Sequence[Trial],
+    selection: Selection,
+    execution: Execution,
+    report: Callable[[float], None] = lambda fraction: None,
+) -> Estimate:
+    """Time some points, from the smallest to the largest, with few steps, and scale up.
+
+    A protocol that may end early is taken to its end, so that this is an upper estimate.
+    """
+    points = sorted(_by_point(pending).values(), key=_bigness)
+    if not points:
+        return Estimate(0.0, 0, 0.0, 0.0)
+    places = sorted({round(i * (len(points) - 1) / (CALIBRATION_POINTS - 1)) for i in range(CALIBRATION_POINTS)})
+    with tempfile.TemporaryDirectory() as folder:
+        clock = _Clock(Path(folder), selection, replace(execution, jobs=1))
+        clock.seconds(points[0], SHORT)  # starts torch and compiles kernels, which a sweep does only once
+        costs = []
+        for number, place in enumerate(places):
+            costs.append(clock.cost(points[place]))
+            report((number + 1) / len(places))
+    total = float(np.interp(range(len(points)), places, costs).sum())
+    return Estimate(total / min(execution.workers, len(pending)), len(places), min(costs), max(costs))
+
+
+def _bigness(trials: Sequence[Trial]) -> float:
+    """Grows with the cost of a point: the logarithm of the product of all its numbers."""
+    values = [*asdict(trials[0].config).values(), *asdict(trials[0].task_config).values()]
+    return sum(math.log(value) for value in values if type(value) in (int, float) and value > 0)
+
+
+@dataclass
+class _Clock:
+    folder: Path
+    selection: Selection
+    execution: Execution
+    runs: int = 0
+
+    def cost(self, trials: Sequence[Trial]) -> float:
+        """Seconds of one worker for all seeds of a point."""
+        protocol = trials[0].protocol
+        if protocol.work is None:
+            return self.seconds(trials, None)
+        steps = protocol.work(trials[0].protocol_config, len(trials)) / len(trials)
+        short, many = self.seconds(trials, SHORT), LONG
+        long = self.seconds(trials, many)
+        while long - short < ENOUGH and many < steps:
+            many *= 4
+            long = self.seconds(trials, many)
+        each = max(long - short, 0.0) / (many - SHORT)  # of one step of all seeds
+        return short + each * max(steps - SHORT, 0)
+
+    def seconds(self, trials: Sequence[Trial], steps: int | None) -> float:
+        protocol = trials[0].protocol
+        if steps is not None and protocol.shortened is not None:
+            config = protocol.shortened(trials[0].protocol_config, steps)
+            trials = [replace(trial, protocol_config=config) for trial in trials]
+        self.runs += 1
+        started = time.perf_counter()
+        execute(trials, Store(self.folder / str(self.runs)), self.selection, self.execution)
+        return time.perf_counter() - started

@@ -1,0 +1,80 @@
+"""Budgets: each architecture's config for a number of parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from membench.api import Architecture, Shape, option
+from membench.budget import Budget, DoesNotFit, measure, parse_budget
+from membench.errors import UsageError
+from membench.plan import Request, plan
+from membench.registry import Registry
+
+REGISTRY = Registry()
+SHAPE = Shape(30, 2)
+
+
+@pytest.mark.parametrize(("text", "size"), [("3k", 3000), ("10000", 10000), ("1.5M", 1_500_000), (" 0.5k ", 500)])
+def test_a_budget_is_a_number_with_or_without_a_letter(text: str, size: int) -> None:
+    assert parse_budget(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-3k", "0", "1.2345k", "10g", "k"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="such as 3k, 10000"):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize("count", ["all", "without-embeddings"])
+@pytest.mark.parametrize("name", ["aot", "mlp-transformer", "attention-mlp", "linear-memory"])
+def test_the_model_stays_within_the_budget_and_uses_most_of_it(name: str, count: str) -> None:
+    architecture = REGISTRY.architecture(name)
+    config = Budget(5000, count).config(architecture, SHAPE)
+    assert 4500 <= measure(architecture, config, SHAPE, count) <= 5000
+
+
+@dataclass(frozen=True)
+class Config:
+    depth: int = option(2, help="layers", minimum=1, maximum=3)
+    width: int = option(4, help="width", minimum=1)
+
+
+def build(shape: Shape, config: Config) -> Any:
+    from torch import nn
+
+    layers = [nn.Linear(config.width, config.width, bias=False) for _ in range(config.depth)]
+    return nn.Sequential(nn.Embedding(shape.vocab, config.width), *layers)
+
+
+PLAIN = Architecture(name="plain", summary="-", reference="-", config=Config, build=build)
+
+
+def test_without_a_choice_of_its_own_the_largest_model_is_searched() -> None:
+    config = Budget(3000).config(PLAIN, SHAPE)
+    assert config == Config(depth=2, width=31)  # 30 * 31 + 2 * 31^2 = 2852, and a width of 32 would be 3008
+
+
+def test_a_budget_that_nothing_fits_is_said() -> None:
+    with pytest.raises(DoesNotFit, match="plain has no config with at most 20 parameters"):
+        Budget(20).config(PLAIN, SHAPE)
+    with pytest.raises(UsageError, match=r"no architecture fits the budget: .*too small for aot"):
+        plan(REGISTRY, Request(["aot"], ["bigram"], budgets=[Budget(20)]))
+
+
+def test_those_that_do_not_fit_are_left_out_with_a_reason_and_equal_configs_run_once() -> None:
+    reasons: list[str] = []
+    budgets = [Budget(3000), Budget(3001)]
+    trials = plan(
+        REGISTRY, Request(["linear-memory", "lookup"], ["bigram"], seeds=[0], budgets=budgets), reasons.append
+    )
+    assert [(trial.architecture.name, trial.config.d) for trial in trials] == [("linear-memory", 54)]
+    assert len(reasons) == 2
+    assert "lookup" in reasons[0]
+
+
+def test_a_budget_and_model_options_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="leave out -M H=3"):
+        plan(REGISTRY, Request(["aot"], ["bigram"], model_options=["H=3"], budgets=[Budget(3000)]))

@@ -1,0 +1,103 @@
+"""Experiments as TOML: the built-in ones make sense, and mistakes in a file are named with file, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from membench.engine.protocols import PROTOCOLS
+from membench.errors import UsageError
+from membench.experiment import load, names, parse
+from membench.registry import Registry
+
+REGISTRY = Registry()
+SMALL = """
+title = "Small"
+[figure]
+x = "H"
+[[series]]
+name = "attention"
+model = "aot"
+task = "bigram"
+model_options = { d = 2, H = [1, 2] }
+task_options = { N = 5 }
+[protocol.quick]
+seeds = 2
+protocol_options = { steps = 7 }
+"""
+
+
+def test_the_twelve_experiments_of_the_paper_are_there_in_their_order() -> None:
+    main = [f"e{number}" for number in range(1, 7)]
+    assert names() == [*main, *(f"e{n}-{kind}" for kind in ("depth", "dim") for n in (1, 2, 5))]
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_can_be_planned_as_published_for_capacity_and_quickly(name: str) -> None:
+    experiment = load(name)
+    assert experiment.protocol == "dana2024"
+    assert set(experiment.protocols) <= set(PROTOCOLS)
+    sizes = {protocol: len(experiment.trials(REGISTRY, protocol)) for protocol in ("dana2024", "converged", "quick")}
+    assert sizes["quick"] <= 60
+    assert sizes["quick"] < sizes["converged"] <= sizes["dana2024"]
+
+
+def test_the_first_experiment_is_the_published_grid() -> None:
+    pairs = load("e1").trials(REGISTRY, "dana2024")
+    assert len(pairs) == 385
+    assert {(trial.config.d, trial.config.d_h) for _, trial in pairs} == {(d, d) for d in range(3, 14)}
+    assert sorted({trial.config.H for _, trial in pairs}) == [1, 6, 11, 16, 21, 26, 31]
+    assert {trial.task_config.T0 for _, trial in pairs} == {2500}
+
+
+def test_the_fifth_gives_the_mlp_as_many_neurons_as_published() -> None:
+    pairs = load("e5").trials(REGISTRY, "dana2024")
+    widths = {(trial.config.d, trial.config.w) for series, trial in pairs if series.name == "MLP"}
+    assert widths == {(d, 2 * d * (H - 1)) for d in (7, 10, 13) for H in range(1, 32, 5)}
+    rates = {(series.name, trial.protocol_config.lr_end) for series, trial in pairs}
+    assert rates == {("attention", 5e-4), ("MLP", 1e-4)}
+    assert {trial.protocol_config.batch for _, trial in pairs} == {1024}
+
+
+def test_a_protocol_changes_grid_seeds_and_options() -> None:
+    experiment = parse("small", SMALL, "small")
+    trials = [trial for _, trial in experiment.trials(REGISTRY, "quick")]
+    assert [(trial.config.H, trial.seed) for trial in trials] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert {trial.protocol_config.steps for trial in trials} == {7}
+    assert {trial.seed for _, trial in experiment.trials(REGISTRY, "quick", seeds=3)} == {0, 1, 2}
+    assert {trial.seed for _, trial in experiment.trials(REGISTRY, "construct")} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('x = "H"', 'xx = "H"'), r"'x' is missing"),
+        (('x = "H"', 'x = "H"\nlaw = "linear"'), r"unknown key in 'mine.toml', \[figure\]: 'law'; did you mean 'laws'"),
+        (('title = "Small"', "title = 3"), r"'mine.toml': 'title' is 3; it must be a text"),
+        (("seeds = 2", 'seeds = "two"'), r"\[protocol.quick\]: 'seeds' is 'two'; it must be a whole number"),
+        (("seeds = 2", "seeds = 0"), r"'seeds' is 0"),
+        (("H = [1, 2]", "H = []"), r"\[\[series\]\] 1: 'model_options.H' is \[\], an empty grid"),
+        (('model = "aot"', 'model = "aott"'), r"experiment 'mine', series 'attention': unknown architecture 'aott'"),
+        (("d = 2,", "dd = 2,"), r"unknown option of aot 'dd'"),
+        (('model = "aot"', 'model = "aot"\nmodels = "aot"'), r"unknown key .* 'models'; did you mean 'model'"),
+        (("[figure]", "[figure"), r"is not TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_key(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SMALL.replace(*change), encoding="utf-8")
+    with pytest.raises(UsageError, match=words.replace("'mine.toml'", f"'{path}'")):
+        load(str(path)).trials(REGISTRY, "quick")
+
+
+def test_an_experiment_without_series_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'series' is missing"):
+        parse("none", SMALL.partition("[[series]]")[0], "none")
+
+
+def test_an_unknown_experiment_gets_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match=r"unknown experiment 'e1-deep'; did you mean 'e1-depth'"):
+        load("e1-deep")
+    with pytest.raises(UsageError, match=r"cannot read experiment 'missing.toml'"):
+        load("missing.toml")

@@ -30,6 +30,7 @@ class Execution:
     kernel: str = "auto"
     compiling: str = "auto"
     floor: bool = False  # find the floor of the divergence too
+    keep_weights: bool = False  # beside the records
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
 
     @property
@@ -89,7 +90,10 @@ def execute(
 ) -> list[Record]:
     """Run the trials and write each record as soon as its job ends. A worker that dies costs its own trials."""
     by_key = {(trial.point, trial.seed): trial for trial in trials}
-    crew = _Crew(make_jobs(trials, selection, options), options.workers, watcher or Watcher())
+    jobs = make_jobs(trials, selection, options)
+    if options.keep_weights:
+        jobs = [replace(job, weights=str(store.folder(job.point).resolve())) for job in jobs]
+    crew = _Crew(jobs, options.workers, watcher or Watcher())
     records: list[Record] = []
     try:
         for job, record in crew.work():

@@ -103,6 +103,11 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(stream,))))
 
 
+def weight_seed(seed: int) -> int:
+    """What the initial weights of a trial are drawn from; it tells nothing about the seed of the facts."""
+    return int(generator(seed, WEIGHT_STREAM).integers(2**63))
+
+
 def draw_facts(task: Task[Any], config: Any, seed: int) -> Facts:
     """The facts of one trial: a function of task, config and seed alone."""
     facts = task.sample(config, generator(seed, DATA_STREAM))

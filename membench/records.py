@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from membench.errors import UsageError
-from membench.trial import Trial
+from membench.trial import Point, Trial
 
 SCHEMA = 1
+NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
 _SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
 _REQUIRED = {
     "architecture": ("name", "config"),
@@ -43,6 +44,7 @@ class Record:
     git: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    weights: dict[str, Any] | None = None  # file (beside the record), sha256, bytes; None when they were not kept
 
     @property
     def complete(self) -> bool:
@@ -59,9 +61,11 @@ class Record:
             raise ValueError("not a membench record")
         if data["schema"] > SCHEMA:
             raise NewerSchema(data["schema"])
-        known = {one.name for one in fields(cls)}
-        record = _checked({name: value for name, value in data.items() if name in known})
+        record = _checked({name: value for name, value in data.items() if name in _FIELDS})
         return cls(**record)
+
+
+_FIELDS = frozenset(one.name for one in fields(Record))
 
 
 class NewerSchema(ValueError):
@@ -75,7 +79,7 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     shapes: dict[str, type | tuple[type, ...]] = {
         "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
         "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
-        "error": (str, type(None)),
+        "error": (str, type(None)), "weights": (dict, type(None)),
     }  # fmt: skip
     for name, kind in shapes.items():
         if name in data and not isinstance(data[name], kind):
@@ -106,8 +110,11 @@ class Store:
 
     root: Path
 
+    def folder(self, point: Point) -> Path:
+        return self.root / point.task / point.architecture
+
     def path(self, trial: Trial) -> Path:
-        return self.root / trial.task.name / trial.architecture.name / f"{trial.id}-s{trial.seed}.json"
+        return self.folder(trial.point) / f"{trial.id}-s{trial.seed}.json"
 
     def find(self, trial: Trial) -> Record | None:
         """The record of a finished trial; None when it is not there, failed, or cannot be read."""
@@ -142,7 +149,7 @@ class Store:
                 raise UsageError(f"'{path}' {NewerSchema(int(found[1]))}")
 
     def files(self) -> Iterator[Path]:
-        return iter(sorted(self.root.rglob("*.json")))
+        return (path for path in sorted(self.root.rglob("*.json")) if path.name not in NO_RECORDS)
 
 
 def read_records(paths: list[Path]) -> tuple[list[Record], list[str]]:
@@ -168,12 +175,12 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """A reader sees the old file or the new one, never a part, whatever happens in between."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it private; records are to be shared

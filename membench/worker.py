@@ -7,12 +7,14 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+from membench import weights
 from membench.bounds import Setting, evaluate_bounds
 from membench.engine.protocols import get_protocol
 from membench.environment import describe_environment, describe_git
@@ -38,6 +40,7 @@ class Job:
     threads: int = 1
     probed: str | None = None  # scores of all probes, as JSON
     part: int = 0  # for a job without seeds: which of the protocol's probes it is
+    weights: str | None = None  # folder to keep the weights in
 
 
 def serve(job: Job, connection: Connection) -> None:
@@ -135,17 +138,19 @@ class _JobRunner:
         import torch
 
         from membench.metrics import evaluate
-        from membench.size import count_without_gradient, measure_size
+        from membench.size import beyond_parameters, count_without_gradient, float_type, measure_size
 
         bench, module = self.workbench, outcome.module
-        size = measure_size(module, bench.shape, bench.architecture.embeddings)
+        state = {name: value.clone() for name, value in module.state_dict().items()}  # before anything is asked
+        dtype = float_type(state)
+        fresh = beyond_parameters(bench.model(outcome.seed, dtype))
+        size = measure_size(module, bench.shape, bench.architecture.embeddings, fresh)
         tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.device)
         size = replace(size, without_gradient=count_without_gradient(module, tokens), identifiable=self._identifiable())
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
         if self.job.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
         setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
-        dtype = str(next((p.dtype for p in module.parameters()), "")).removeprefix("torch.")
         return self._base(
             outcome.seed,
             status="complete",
@@ -156,7 +161,13 @@ class _JobRunner:
             trace={**outcome.trace, "notes": list(bench.notes)},
             environment=describe_environment(bench.device, self.job.threads, dtype),
             run=self._timing(replicas),
+            weights=self._keep(outcome.seed, state),
         )
+
+    def _keep(self, seed: int, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The weights go to disk before the record, so that a record that names weights has them."""
+        folder = self.job.weights
+        return weights.keep(state, Path(folder), f"{self.job.point.id}-s{seed}") if folder else None
 
     def _identifiable(self) -> int | None:
         count = self.workbench.architecture.identifiable

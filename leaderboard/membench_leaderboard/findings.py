@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from membench.errors import UsageError
-from membench.experiment import Claim
 from membench_leaderboard.curves import CEILINGS, Curve
 from membench_leaderboard.fit import CLOSE, LAWS, Fit, best, compare, fit, fit_all
+
+if TYPE_CHECKING:
+    from membench.experiment import Claim
 
 RESAMPLES = 1000
 NEARLY = 0.02  # of the range of y: laws that are nearer than this are one law to a reader

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from membench import weights
+from membench.budget import COUNTS, Budget, parse_budget
 from membench.commands.common import console, json_option, load_registry, parse_seeds, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.engine.protocols import PROTOCOLS
@@ -17,6 +19,8 @@ from membench.options import options_of
 from membench.plan import Request, plan
 from membench.records import Record, Store
 from membench.trial import Trial
+
+BOTH = "both"
 
 
 def _protocol_help() -> str:
@@ -36,8 +40,22 @@ def _protocol_help() -> str:
 @click.option(
     "--seeds", default="5", show_default=True, callback=parse_seeds, help="How many, or which (3,7 or 10:14)."
 )
+@click.option(
+    "--budget",
+    "budgets",
+    metavar="3k,10k",
+    help="Instead of -M: each architecture's best config for so many parameters.",
+)
+@click.option(
+    "--count",
+    type=click.Choice([*COUNTS, BOTH]),
+    default="all",
+    show_default=True,
+    help="Which parameters a budget counts.",
+)
 @execution_options
 @click.option("--floor", is_flag=True, help="Also find the floor of the divergence for the model's d; takes seconds.")
+@click.option("--keep-weights", is_flag=True, help="Keep the weights beside each record, for membench submit.")
 @out_option
 @click.option("--overwrite", is_flag=True, help="Run again what is there already.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and stop.")
@@ -51,8 +69,11 @@ def run(
     protocol_options: tuple[str, ...],
     protocol: str,
     seeds: tuple[int, ...],
+    budgets: str | None,
+    count: str,
     execution: Execution,
     floor: bool,
+    keep_weights: bool,
     out: Path,
     overwrite: bool,
     dry_run: bool,
@@ -69,21 +90,30 @@ def run(
     membench run --model aot --task bigram
     membench run --model aot --task bigram -T N=20 -M H=1:16:3 --seeds 3
     membench run --model all --task all --protocol quick
+    membench run --model all --task bigram --budget 3k,10k,30k
     """
     registry = load_registry(files, block)
-    trials = plan(registry, Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds))
+    within = _budgets(budgets, count)
+    request = Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds, within)
+    trials = plan(registry, request, lambda reason: click.echo(f"left out: {reason}", err=True))
     if floor:
         _require_bottleneck(trials)
     store = Store(out)
     if not dry_run:
         store.check()
-    pending = [trial for trial in trials if overwrite or not _is_done(store.find(trial), floor)]
+    pending = [trial for trial in trials if overwrite or not _is_done(store, trial, floor, keep_weights)]
     if dry_run:
         _announce(trials, pending, store, as_json)
         return
-    records = carry_out(trials, store, registry.selection, replace(execution, floor=floor), pending)
+    execution = _no_less_than_before(replace(execution, floor=floor, keep_weights=keep_weights), pending, store)
+    records = carry_out(trials, store, registry.selection, execution, pending)
     show(records, store, len(pending), as_json)
     fail_if_any(records)
+
+
+def _budgets(text: str | None, count: str) -> list[Budget]:
+    sizes = [parse_budget(part) for part in text.split(",")] if text else []
+    return [Budget(size, one) for one in (COUNTS if count == BOTH else (count,)) for size in sizes]
 
 
 def _require_bottleneck(trials: list[Trial]) -> None:
@@ -92,8 +122,23 @@ def _require_bottleneck(trials: list[Trial]) -> None:
             raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so that it has no floor")
 
 
-def _is_done(record: Record | None, floor: bool) -> bool:
-    return record is not None and (not floor or "excess_kl" in record.metrics)
+def _is_done(store: Store, trial: Trial, floor: bool, keep_weights: bool) -> bool:
+    """Whether there is a record that has all that is asked for."""
+    record = store.find(trial)
+    if record is None or (floor and "excess_kl" not in record.metrics):
+        return False
+    return not keep_weights or weights.are_there(record.weights, store.path(trial))
+
+
+def _no_less_than_before(execution: Execution, pending: list[Trial], store: Store) -> Execution:
+    """What the records have that are about to be replaced, the new ones get too."""
+    found = [record for record in map(store.find, pending) if record]
+    had_floor = any("excess_kl" in record.metrics for record in found)
+    return replace(
+        execution,
+        keep_weights=execution.keep_weights or any(record.weights for record in found),
+        floor=execution.floor or (had_floor and all(trial.architecture.bottleneck for trial in pending)),
+    )
 
 
 def _announce(trials: list[Trial], pending: list[Trial], store: Store, as_json: bool) -> None:
@@ -129,7 +174,7 @@ def show(records: list[Record], store: Store, ran: int, as_json: bool) -> None:
         out.print(board)
     folders = ", ".join(sorted({str(store.root / r.task["name"] / r.architecture["name"]) for r in records}))
     out.print(f"{ran} new, {len(records) - ran} found as records in {folders}", soft_wrap=True)
-    out.print("Next: membench leaderboard" + ("" if store.root == Path("results") else f" {store.root}"), style="dim")
+    out.print(f"Next: membench leaderboard {store.root}", style="dim", soft_wrap=True, markup=False)
 
 
 def fail_if_any(records: list[Record]) -> None:

@@ -14,7 +14,7 @@ from membench.api import Architecture, Shape, Task
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
-from membench.facts import WEIGHT_STREAM, Facts, draw_facts, generator
+from membench.facts import Facts, draw_facts, weight_seed
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
 
@@ -56,14 +56,9 @@ class Workbench:
         return self._facts[seed]
 
     def model(self, seed: int, dtype: str = "float32") -> nn.Module:
-        """A freshly built model. The seed of its weights tells nothing about the seed of the facts."""
-        weight_seed = int(generator(seed, WEIGHT_STREAM).integers(2**63))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(weight_seed)
-            module = self.architecture.build(self.shape, self.config)
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"build of '{self.architecture.name}' returned a {type(module).__name__}, not an nn.Module")
-        return module.to(device=self.device, dtype=getattr(torch, dtype))
+        """A freshly built model, with the initial weights of a trial."""
+        module = build_model(self.architecture, self.shape, self.config, weight_seed(seed), dtype)
+        return module.to(self.device)
 
     def trainer(
         self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]], planned: int
@@ -98,3 +93,13 @@ class Workbench:
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def build_model(architecture: Architecture[Any], shape: Shape, config: Any, drawn_from: int, dtype: str) -> nn.Module:
+    """A model with initial weights drawn from a seed of torch's generator, which is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(drawn_from)
+        module = architecture.build(shape, config)
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"build of '{architecture.name}' returned a {type(module).__name__}, not an nn.Module")
+    return module.to(dtype=getattr(torch, dtype))

@@ -37,6 +37,8 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(tmp_path: Path,
             "buffers": 0,
             "without_gradient": 0,
             "identifiable": None,
+            "learned_buffers": 0,
+            "storage_bits": 125 * 32,
         }
         assert record.architecture["distribution"].endswith("toy_plugin.py")
         assert len(record.task["data_sha256"]) == 64

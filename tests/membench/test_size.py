@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 from membench.facts import Shape
-from membench.size import Size, count_without_gradient, measure_size
+from membench.size import Size, beyond_parameters, count_without_gradient, measure_size
 
 
 class Model(nn.Module):
@@ -24,7 +25,8 @@ class Model(nn.Module):
 
 
 def test_everything_is_counted_once() -> None:
-    assert measure_size(Model(), Shape(7, 2)) == Size(21 + 21 + 5 + 4, 51, 8)
+    # the buffer that is left out of the state dict is counted, but not stored
+    assert measure_size(Model(), Shape(7, 2)) == Size(21 + 21 + 5 + 4, 51, 8, storage_bits=32 * (51 + 6))
 
 
 def test_declared_embeddings_are_left_out_if_they_are_tables_over_tokens() -> None:
@@ -36,3 +38,39 @@ def test_declared_embeddings_are_left_out_if_they_are_tables_over_tokens() -> No
 
 def test_parameters_that_the_loss_does_not_reach_are_counted() -> None:
     assert count_without_gradient(Model(), torch.zeros(2, 2, dtype=torch.int64)) == 9
+
+
+def test_a_buffer_that_changed_since_it_was_built_counts_as_parameters() -> None:
+    model = Model()
+    fresh = beyond_parameters(model)
+    assert measure_size(model, Shape(7, 2), (), fresh).parameters == 51
+    model.table[3] = 1e-7
+    assert measure_size(model, Shape(7, 2), (), fresh, close=True).learned_buffers == 0
+    changed = measure_size(model, Shape(7, 2), ("word",), fresh)
+    assert (changed.parameters, changed.without_embeddings, changed.learned_buffers) == (57, 36, 6)
+
+
+def test_batch_norm_does_not_learn_from_being_measured() -> None:
+    class Normalised(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.out(self.norm(self.word(tokens[:, -1])))
+            return logits
+
+    model = Normalised()
+    fresh = beyond_parameters(model)
+    count_without_gradient(model, torch.zeros(2, 2, dtype=torch.int64))
+    assert model.training
+    assert measure_size(model, Shape(7, 2), (), fresh).learned_buffers == 0
+
+
+def test_a_state_that_is_no_tensor_cannot_be_counted() -> None:
+    class Extra(Model):
+        def get_extra_state(self) -> dict[str, int]:
+            return {"answers": 42}
+
+    with pytest.raises(TypeError, match="'_extra_state' of the state dict is a dict"):
+        measure_size(Extra(), Shape(7, 2))

@@ -1,0 +1,162 @@
+"""`membench verify`: rebuild the models of a submission from their weights, and see whether its records are true."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
+from membench.commands.execution import watching
+from membench.execute import Execution, available_cores
+from membench.records import Record
+from membench.registry import Registry
+from membench.verification import write_marks
+from membench.verify import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict, record_files
+
+if TYPE_CHECKING:
+    from membench.retrain import Repeat
+
+COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--retrain", is_flag=True, help="Also train each point again, on a seed that the submitter did not choose."
+)
+@click.option("--salt", metavar="TEXT", help="What makes that seed unforeseeable; random unless said.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Records at once; one for each core unless said.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=TIMEOUT, show_default=True, metavar="SECONDS",
+              help="How long the model of a record may take.")  # fmt: skip
+@json_option
+@plugin_options
+def verify(
+    folder: Path,
+    retrain: bool,
+    salt: str | None,
+    jobs: int | None,
+    timeout: float,
+    as_json: bool,
+    files: tuple[str, ...],
+    block: tuple[str, ...],
+) -> None:
+    """Check the records in FOLDER against their weights.
+
+    Each model is rebuilt in processes of its own, once with its own seed and once with another, and
+    asked every fact again. Records that are found true are marked in FOLDER/verified.json, bound to
+    their content.
+
+    \b
+    membench verify submission/
+    membench verify submission/ --retrain
+    """
+    from membench.verify import verify as check
+
+    paths, registry = record_files(folder), load_registry(files, block)
+    workers = jobs or available_cores()
+    with _watching(len(paths)) as advance:
+        verdicts = check(paths, registry, workers, timeout, lambda verdict: advance())
+    salt = secrets.token_hex(8) if salt is None else salt
+    repeats = _train_again(verdicts, registry, salt, Execution(jobs=jobs), timeout) if retrain else []
+    _show(verdicts, repeats, salt, as_json)
+    doubtful = {one.id for one in repeats if one.outcome == FAILED}
+    true = [one for one in verdicts if one.outcome == VERIFIED and one.record and one.record.id not in doubtful]
+    write_marks(folder, {one.path: one.content for one in true})
+    if doubtful or any(one.outcome == FAILED for one in verdicts):
+        sys.exit(1)
+
+
+def _train_again(
+    verdicts: Sequence[Verdict], registry: Registry, salt: str, execution: Execution, timeout: float
+) -> list[Repeat]:
+    from membench.retrain import plan_repeats, repeat
+
+    pending = plan_repeats(verdicts, registry, salt)
+    with watching(sum(one.trial is not None for one in pending)) as watcher:
+        return repeat(pending, registry, execution, timeout, watcher)
+
+
+@contextmanager
+def _watching(total: int) -> Iterator[Any]:
+    err = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _show(verdicts: Sequence[Verdict], repeats: Sequence[Repeat], salt: str, as_json: bool) -> None:
+    if as_json:
+        again = {"salt": salt, "retrained": [one.as_json() for one in repeats]} if repeats else {}
+        print_json({"records": [one.as_json() for one in verdicts], **again})
+        return
+    out = console()
+    out.print(_table(verdicts))
+    if repeats:
+        out.print(_repeats_table(repeats, salt))
+    counts = Counter(one.outcome for one in verdicts)
+    out.print(", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS if counts[outcome]))
+
+
+def _table(verdicts: Sequence[Verdict]) -> Table:
+    table = listing("Rebuilt from weights", "model", "seed", "accuracy", "params", "bits\nstored", "verdict")
+    for verdict in verdicts:
+        size = verdict.size
+        table.add_row(
+            _name(verdict),
+            str(verdict.record.seed) if verdict.record else "-",
+            _decimal(verdict.metrics.get("accuracy")),
+            f"{size['parameters']:,}" if size else "-",
+            f"{size['storage_bits']:,}" if size else "-",
+            _verdict(verdict.outcome, verdict.reason, verdict.notes),
+        )
+    return table
+
+
+def _name(verdict: Verdict) -> str:
+    if verdict.record is None:
+        return escape(verdict.path.name)
+    return _point(verdict.record)
+
+
+def _point(record: Record) -> str:
+    """Name of the architecture, its config and the task, a line each, so that the verdict has room."""
+    label = str(record.architecture.get("label") or "")
+    lines = [escape(line) for line in (*textwrap.wrap(label, 20), f"on {record.task['name']}")]
+    return "\n".join([escape(record.architecture["name"]), *(f"[dim]{line}[/dim]" for line in lines)])
+
+
+def _verdict(outcome: str, reason: str, notes: Sequence[str]) -> str:
+    text = f"[{COLOURS[outcome]}]{outcome}[/]" + (f": {escape(reason)}" if reason else "")
+    return "\n".join([text, *(f"[dim]{escape(note)}[/dim]" for note in notes)])
+
+
+def _repeats_table(repeats: Sequence[Repeat], salt: str) -> Table:
+    table = listing(f"Trained again, with the salt {escape(salt)}", "model", "seed", "accuracy", "submitted", "verdict")
+    for one in repeats:
+        table.add_row(
+            _point(one.records[0]),
+            str(one.seed),
+            _decimal(one.found.get("accuracy")),
+            _decimal(one.submitted.get("accuracy")),
+            _verdict(one.outcome, one.reason, ()),
+        )
+    return table
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,88 @@
+"""Examining a record: a candidate that has the model and no answers, and a judge that has the answers and no model.
+
+Each is a process of its own. What the candidate is given is all that a model may know: its config, its
+weights, and one question after the other; neither the facts nor the seed that they are drawn from.
+This file is what the parent process needs, without torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from membench.facts import Shape
+from membench.registry import Selection
+
+
+class Failed(Exception):
+    """The record says something that is not so."""
+
+
+class Unchecked(Exception):
+    """What the record says cannot be checked here."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """How to rebuild a model, as plain data."""
+
+    selection: Selection
+    architecture: str
+    config: dict[str, Any]
+    shape: Shape
+    built_from: int  # the seed of everything that is drawn while it is built
+    weights: bytes
+    exact: bool  # whether a buffer must be the same to the last digit to count as untouched
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be judged."""
+
+    selection: Selection
+    record: str  # as JSON
+    exact: bool  # whether the record was made in an environment like this one
+
+
+def be_candidate(candidate: Candidate, judge: Connection) -> None:
+    """Entry point of a process that answers questions until nobody asks any more."""
+    with _manners(judge):
+        from membench.examination.candidate import answer
+
+        answer(candidate, judge)
+
+
+def be_judge(case: Case, parent: Connection, first: Connection, second: Connection) -> None:
+    """Entry point of a process that asks two candidates and tells its parent what it found."""
+    with _manners(parent):
+        from membench.examination.judge import judge
+
+        say(parent, **judge(case, first, second))
+
+
+@contextmanager
+def _manners(connection: Connection) -> Iterator[None]:
+    """Ctrl-C is for the parent, and what a plugin prints must not end up in somebody's --json."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)
+    try:
+        yield
+    except (EOFError, BrokenPipeError):  # nobody listens any more
+        pass
+    finally:
+        connection.close()
+
+
+def say(connection: Connection, **message: Any) -> None:
+    """Plain JSON, so that nothing a plugin does can reach another process but text and numbers."""
+    connection.send_bytes(json.dumps(message).encode())
+
+
+def words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,208 @@
+"""Submissions: records with their weights, gathered in one folder that can be sent as a pull request."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from membench import __version__, weights
+from membench.errors import UsageError
+from membench.records import NewerSchema, Record, Store
+from membench.registry import NAME
+from membench.verification import MARKS, sha256
+
+MANIFEST, SUMMARY = "submission.json", "summary.md"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record of a submission, as it was read."""
+
+    source: Path
+    record: Record
+    content: bytes
+    weights: bytes | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.record.id, self.record.seed
+
+    @property
+    def place(self) -> str:
+        """Where it goes in the submission; a store made by `run` has it in the same place."""
+        record = self.record
+        return f"{record.task['name']}/{record.architecture['name']}/{record.id}-s{record.seed}.json"
+
+
+def gather(folders: Sequence[Path], without_weights: bool) -> tuple[list[Entry], list[str]]:
+    """The complete records below the folders, one for each trial, and a sentence for each file left out."""
+    entries: dict[tuple[str, int], Entry] = {}
+    problems: list[str] = []
+    for path in _files(folders):
+        entry = _read(path, problems, without_weights)
+        if entry is None:
+            continue
+        twin = entries.setdefault(entry.key, entry)
+        if not _agree(twin.record, entry.record):
+            raise UsageError(
+                f"'{twin.source}' and '{path}' are records of the same trial (id {entry.record.id}, seed "
+                f"{entry.record.seed}) with different numbers; submit one of them"
+            )
+    if not entries:
+        raise UsageError(
+            f"there are no complete records in {_listed(folders)}; make some with: "
+            "membench run --model aot --task bigram --keep-weights"
+        )
+    return sorted(entries.values(), key=lambda entry: entry.place), problems
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.exists():
+            raise UsageError(f"'{folder}' does not exist; records are written by: membench run --keep-weights")
+        if not folder.is_dir():
+            raise UsageError(f"'{folder}' is a file; name the folder that the records are in")
+        yield from Store(folder).files()
+
+
+def _read(path: Path, problems: list[str], without_weights: bool) -> Entry | None:
+    try:
+        content = path.read_bytes()
+        record = Record.from_json(content.decode("utf-8"))
+        _check_names(record)
+    except NewerSchema as error:
+        raise UsageError(f"'{path}' {error}") from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        problems.append(f"left out '{path}': {error}")
+        return None
+    if not record.complete:
+        problems.append(f"left out '{path}': its trial did not succeed")
+        return None
+    return Entry(path, record, content, _weights(record, path, without_weights))
+
+
+def _check_names(record: Record) -> None:
+    """ValueError for a name that could not be part of a path."""
+    for text in (record.task["name"], record.architecture["name"], record.id):
+        if not isinstance(text, str) or not NAME.fullmatch(text):
+            raise ValueError(f"{text!r} is not a name")
+
+
+def _weights(record: Record, path: Path, without_weights: bool) -> bytes | None:
+    """The weights of a record; None only where it is fine to have none."""
+    if without_weights and not record.weights:
+        return None
+    try:
+        return weights.read(record.weights, path)
+    except ValueError as error:
+        raise UsageError(
+            f"'{path}' cannot be verified: {error}; run the same command again with --keep-weights, "
+            "or submit self-reported numbers with --without-weights"
+        ) from None
+
+
+def _agree(one: Record, other: Record) -> bool:
+    return one.metrics == other.metrics and one.size == other.size
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    return ", ".join(f"'{folder}'" for folder in folders)
+
+
+def write(entries: Sequence[Entry], out: Path, summary: str) -> bool:
+    """Write the submission whole or not at all; False when the very same one is there already.
+
+    UsageError for a folder that has anything else in it.
+    """
+    files = _contents(entries, summary)
+    files[MANIFEST] = _manifest(files, entries)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.is_dir() and _holds(out) == files:
+            return False
+        raise UsageError(f"'{out}' is there already and is not this submission; choose another folder with --out")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part"))
+    except OSError as error:
+        raise UsageError(f"cannot write to '{out.parent}': {error.strerror or error}") from None
+    try:
+        for name, content in files.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).write_bytes(content)
+        os.chmod(temporary, 0o755)  # mkdtemp makes it private; a submission is to be shared
+        os.replace(temporary, out)  # takes the place of an empty folder too
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return True
+
+
+def _contents(entries: Sequence[Entry], summary: str) -> dict[str, bytes]:
+    files = {SUMMARY: summary.encode()}
+    for entry in entries:
+        files[entry.place] = entry.content
+        if entry.weights is not None:
+            files[entry.place.removesuffix(".json") + weights.SUFFIX] = entry.weights
+    return files
+
+
+def _manifest(files: dict[str, bytes], entries: Sequence[Entry]) -> bytes:
+    rows: list[dict[str, Any]] = [
+        {"file": name, "sha256": sha256(content), "bytes": len(content)} for name, content in sorted(files.items())
+    ]
+    data = {"format": FORMAT, "membench": __version__, "records": len(entries), "files": rows}
+    return (json.dumps(data, indent=1) + "\n").encode()
+
+
+def _holds(folder: Path) -> dict[str, bytes]:
+    """All files of a folder but the marks of verification, which somebody may have added since."""
+    names = (path for path in folder.rglob("*") if path.is_file() and path.name != MARKS)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in names}
+
+
+def summarise(entries: Sequence[Entry]) -> str:
+    """The submission in Markdown: what there is, and the means over seeds of each point."""
+    from tabulate import tabulate
+
+    points: dict[str, list[Record]] = {}
+    for entry in entries:
+        points.setdefault(entry.record.id, []).append(entry.record)
+    rows = [_row(records) for records in points.values()]
+    kept = sum(entry.weights is not None for entry in entries)
+    table = tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)
+    return (
+        f"# Submission\n\n{len(entries)} record(s) of {len(points)} point(s), {kept} with weights; "
+        f"membench {__version__}.\nMeans over seeds. Check it with `membench verify`.\n\n{table}\n"
+    )
+
+
+def _row(records: Sequence[Record]) -> dict[str, str]:
+    first = records[0]
+    return {
+        "task": _words(first.task),
+        "protocol": _words(first.protocol),
+        "model": _words(first.architecture),
+        "seeds": str(len(records)),
+        "parameters": _mean([record.size.get("parameters") for record in records], ",.0f"),
+        "accuracy": _mean([record.metrics.get("accuracy") for record in records], ".4f"),
+        "facts held": _mean([record.metrics.get("associations") for record in records], ",.0f"),
+        "bits/param": _mean([record.metrics.get("bits_per_parameter") for record in records], ".2f"),
+    }
+
+
+def _words(part: dict[str, Any]) -> str:
+    """Name and label, with nothing that Markdown or HTML would take for their own."""
+    text = f"{part['name']} {part.get('label') or ''}".strip()
+    return "".join(f"\\{letter}" if letter in "|<>[]`*\\&" else letter for letter in text.replace("\n", " "))
+
+
+def _mean(values: Sequence[Any], form: str) -> str:
+    numbers = [float(value) for value in values if isinstance(value, (int, float))]
+    return format(sum(numbers) / len(numbers), form) if numbers else "-"

@@ -1,0 +1,216 @@
+"""Verification: whether records say the truth, found by rebuilding their models from their weights."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from membench import weights
+from membench.engine.protocols import PROTOCOLS
+from membench.environment import describe_environment
+from membench.errors import MembenchError, UsageError
+from membench.examination import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
+from membench.facts import Shape, weight_seed
+from membench.options import validate
+from membench.records import NewerSchema, Record, Store
+from membench.registry import BUILT_IN, GROUP, Registry, Selection
+from membench.trial import Point
+from membench.verification import sha256
+
+VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
+TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row
+PRELOADED = ["torch", "membench.examination.judge", "membench.examination.candidate"]
+OTHER_SEED = 0x1E3779B97F4A7C15  # any number: it makes a seed that differs from the one it is combined with
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one record."""
+
+    path: Path
+    outcome: str  # verified, failed or cannot be checked
+    reason: str = ""
+    content: bytes = b""  # the record, as it was verified
+    record: Record | None = None  # None when the file is no record
+    metrics: dict[str, Any] = field(default_factory=dict)  # as found
+    size: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        kept = {key: getattr(self, key) for key in ("outcome", "reason", "metrics", "size", "notes")}
+        record = self.record
+        told = {"id": record.id, "seed": record.seed, "recorded": record.metrics} if record else {}
+        return {"file": str(self.path), "sha256": sha256(self.content), **told, **kept}
+
+
+def record_files(folder: Path) -> list[Path]:
+    """UsageError unless this is a folder with something in it that may be a record."""
+    if not folder.exists():
+        raise UsageError(f"'{folder}' does not exist; a submission is made by: membench submit results/")
+    if not folder.is_dir():
+        raise UsageError(f"'{folder}' is a file; name the folder of a submission, or of records with their weights")
+    files = list(Store(folder).files())
+    if not files:
+        raise UsageError(f"there are no records in '{folder}'; make a submission with: membench submit results/")
+    return files
+
+
+def verify(
+    files: Sequence[Path],
+    registry: Registry,
+    jobs: int,
+    timeout: float = TIMEOUT,
+    finished: Callable[[Verdict], None] = lambda verdict: None,
+) -> list[Verdict]:
+    """A verdict for each file, in their order, some of them worked out side by side."""
+    context = multiprocessing.get_context("forkserver")
+    built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
+    context.set_forkserver_preload([*PRELOADED, *built_in])
+    verdicts: dict[Path, Verdict] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(verify_file, file, registry, timeout) for file in files]
+        try:
+            for done in as_completed(waiting):
+                verdicts[done.result().path] = done.result()
+                finished(done.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # what they were waiting for
+                process.kill()
+            raise
+    return [verdicts[file] for file in files]
+
+
+def verify_file(path: Path, registry: Registry, timeout: float = TIMEOUT) -> Verdict:
+    """Check one record: first what needs no model, then what two rebuilt models answer."""
+    content, record = b"", None
+    try:
+        content, record = _read(path)
+        shape = _check_names(record, registry)
+        found = _examine(record, registry.selection, shape, _weights(record, path), timeout)
+    except Failed as error:
+        return Verdict(path, FAILED, str(error), content, record)
+    except Unchecked as error:
+        return Verdict(path, UNCHECKED, str(error), content, record)
+    return Verdict(path, content=content, record=record, **found)
+
+
+def _read(path: Path) -> tuple[bytes, Record]:
+    try:
+        content = path.read_bytes()
+        record = Record.from_json(content.decode("utf-8"))
+    except NewerSchema as error:
+        raise Unchecked(f"it {error}") from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise Failed(f"it cannot be read as a record: {error}") from None
+    if not record.complete:
+        raise Unchecked(f"its trial did not succeed ({record.status})")
+    if identity(record) != record.id:
+        raise Failed(f"its id is {record.id}, but what it says of itself has the id {identity(record)}")
+    return content, record
+
+
+def identity(record: Record) -> str:
+    """The id that follows from what a record says of itself."""
+    parts = {"architecture": record.architecture, "task": record.task, "protocol": record.protocol}
+    configs = {name: json.dumps(part["config"], sort_keys=True) for name, part in parts.items()}
+    return Point(
+        architecture=record.architecture["name"],
+        config=configs["architecture"],
+        task=record.task["name"],
+        task_version=record.task["version"],
+        task_config=configs["task"],
+        protocol=record.protocol["name"],
+        protocol_version=record.protocol["version"],
+        protocol_config=configs["protocol"],
+    ).id
+
+
+def _check_names(record: Record, registry: Registry) -> Shape:
+    """The shape of the task, if all that the record names is here."""
+    try:
+        architecture = registry.architecture(record.architecture["name"])
+        task = registry.task(record.task["name"])
+        if task.version != record.task["version"]:
+            raise Unchecked(
+                f"it is of version {record.task['version']} of task {task.name}, and here is {task.version}"
+            )
+        if record.protocol["name"] not in PROTOCOLS:
+            raise Unchecked(f"its protocol '{record.protocol['name']}' is not known here")
+        config, task_config = architecture.config(**record.architecture["config"]), task.config(**record.task["config"])
+        validate(config, architecture.name)
+        validate(task_config, task.name)
+        return task.shape(task_config)
+    except MembenchError as error:
+        raise Unchecked(str(error)) from None
+    except (TypeError, ValueError) as error:
+        raise Unchecked(f"its config does not suit what is here: {error}") from None
+
+
+def _weights(record: Record, path: Path) -> bytes:
+    if not record.weights:
+        raise Unchecked("it names no weights; keep them with: membench run --keep-weights")
+    try:
+        return weights.read(record.weights, path)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+
+
+def is_here(environment: dict[str, Any]) -> bool:
+    """Whether an environment computes the same digits as this one."""
+    ours = describe_environment("cpu", 1, "")
+    return all(environment.get(key) == ours[key] for key in ("torch", "numpy", "platform", "cpu", "device", "threads"))
+
+
+def _examine(record: Record, selection: Selection, shape: Shape, content: bytes, timeout: float) -> dict[str, Any]:
+    exact = is_here(record.environment)
+    case = Case(selection, record.to_json(), exact)
+    name, config = record.architecture["name"], record.architecture["config"]
+    candidates = [
+        Candidate(selection, name, config, shape, built_from, content, exact)
+        for built_from in (weight_seed(record.seed), weight_seed(record.seed) ^ OTHER_SEED)
+    ]
+    with _court(case, candidates) as verdict:
+        if not verdict.poll(timeout):
+            raise Unchecked(f"its model gave no answer in {timeout:.0f} seconds")
+        try:
+            found: dict[str, Any] = json.loads(verdict.recv_bytes())
+        except (EOFError, OSError):
+            raise Unchecked("the process that judged it ended without a word") from None
+    return found
+
+
+@contextmanager
+def _court(case: Case, candidates: Sequence[Candidate]) -> Iterator[Connection]:
+    """The processes of one examination; none of them outlives it. Yields where the judge will speak."""
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe(duplex=False)
+    pipes = [context.Pipe() for _ in candidates]
+    processes = [
+        *(
+            context.Process(target=be_candidate, args=(one, pipe[1]))
+            for one, pipe in zip(candidates, pipes, strict=True)
+        ),
+        context.Process(target=be_judge, args=(case, theirs, *(pipe[0] for pipe in pipes))),
+    ]
+    try:
+        for process in processes:
+            process.daemon = True
+            process.start()
+        for end in (theirs, *(end for pipe in pipes for end in pipe)):
+            end.close()  # so that who waits for a process that died is told
+        yield ours
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+        ours.close()

@@ -1,0 +1,534 @@
+"use strict";
+// Makes the tables sortable and filterable, and draws the plots. All texts come from records and plugins:
+// they are written with textContent and setAttribute, never as markup.
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const find = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const byId = (name) => document.getElementById(name);
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+const html = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+const svg = (name, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+
+// ---- what is shown -------------------------------------------------------------------------------------
+
+const state = { words: [], task: "", protocol: "", counting: "all" };
+const names = data.names; // in the order that gives each its look
+const boards = all(".board").map((section) => {
+  const table = data.tables[Number(section.dataset.table)];
+  return { section, table, rows: linked(find("table.rows", section), table.rows, table.sorted_by),
+           scores: linked(find("table.scores", section), table.scores || [], table.sorted_by) };
+});
+
+// Each row of data beside its row of the table, in the order of the board.
+function linked(table, rows, by) {
+  if (!table) return [];
+  const keys = all("thead th", table).map((head) => head.dataset.key);
+  const cell = (element) => (key) => element.cells[keys.indexOf(key)];
+  return all("tbody tr", table).map((element, order) => ({ ...rows[order], element, cell: cell(element), order, by }));
+}
+
+const size = (row) => (state.counting === "all" ? row.parameters : row.without_embeddings);
+
+// A number per parameter, by the way of counting that the reader chose.
+function perParameter(row, key) {
+  if (state.counting === "all" || !known(row[key])) return row[key];
+  return row.without_embeddings ? (row[key] * row.parameters) / row.without_embeddings : null;
+}
+
+function value(row, key) {
+  if (key === "bits_per_parameter" || key === "load") return perParameter(row, key);
+  if (key === "rank") return row.order;
+  if (!key.startsWith("budget ")) return row[key];
+  const best = row.budgets[key.slice(7)][state.counting === "all" ? "all" : "without_embeddings"];
+  return best ? best[row.by] : null;
+}
+
+function matches(row) {
+  const text = [row.architecture, row.config, row.origin, row.verification, row.id].join(" ").toLowerCase();
+  return state.words.every((word) => text.includes(word));
+}
+
+function update() {
+  root.dataset.counting = state.counting;
+  let shown = 0;
+  for (const board of boards) {
+    const chosen = [["task", state.task], ["protocol", state.protocol]];
+    const open = chosen.every(([key, name]) => !name || board.table[key] === name);
+    board.shown = open ? board.rows.filter(matches) : [];
+    shown += board.shown.length;
+    reveal(board);
+  }
+  const total = boards.reduce((sum, board) => sum + board.rows.length, 0);
+  byId("count").textContent = `${shown} of ${total} rows shown`;
+  byId("nothing").hidden = shown > 0;
+  draw();
+}
+
+function reveal(board) {
+  const present = new Set(board.shown.map((row) => row.architecture));
+  for (const row of board.rows) row.element.hidden = !board.shown.includes(row);
+  for (const row of board.scores) row.element.hidden = !present.has(row.architecture);
+  board.section.hidden = board.shown.length === 0;
+  const link = find(`.contents li[data-table="${board.section.dataset.table}"]`);
+  if (link) link.hidden = board.section.hidden;
+}
+
+// ---- sorting -------------------------------------------------------------------------------------------
+
+function sortable(table, rows) {
+  for (const head of all("thead th", table)) {
+    const button = html("button", { type: "button" }, ...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") === "ascending";
+      const down = head.getAttribute("aria-sort") === "descending";
+      order(table, rows, head, up || down ? (up ? "descending" : "ascending") : head.dataset.first);
+    });
+    explain(button, head.dataset.key);
+  }
+}
+
+function order(table, rows, head, direction) {
+  for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", direction);
+  const sign = direction === "ascending" ? 1 : -1;
+  const sorted = [...rows].sort((one, other) => compare(one, other, head.dataset.key, sign) || one.order - other.order);
+  find("tbody", table).append(...sorted.map((row) => row.element));
+}
+
+function compare(one, other, key, sign) {
+  const a = value(one, key), b = value(other, key);
+  const none = (known(b) || typeof b === "string") - (known(a) || typeof a === "string");
+  if (none || a === b) return none; // what is not known comes last in either direction
+  return sign * (typeof a === "string" ? a.localeCompare(b) : a - b);
+}
+
+// ---- tooltips ------------------------------------------------------------------------------------------
+
+const tip = byId("tip");
+let leaving = 0, tipped = null; // the element that the tooltip is about
+
+function showTip(target, lines) {
+  hideTip();
+  tipped = target;
+  tip.replaceChildren(...lines);
+  tip.hidden = false;
+  target.classList.add("near");
+  target.setAttribute("aria-describedby", "tip");
+  placeTip();
+}
+
+function placeTip() {
+  if (!tipped) return;
+  const at = tipped.getBoundingClientRect(), box = tip.getBoundingClientRect();
+  const left = Math.min(Math.max(8, at.left + at.width / 2 - box.width / 2), root.clientWidth - box.width - 8);
+  const above = at.top - box.height - 10;
+  tip.style.left = `${left}px`;
+  tip.style.top = `${above > 4 ? above : at.bottom + 10}px`;
+}
+
+function hideTip() {
+  clearTimeout(leaving);
+  tip.hidden = true;
+  if (!tipped) return;
+  tipped.classList.remove("near");
+  tipped.removeAttribute("aria-describedby");
+  tipped = null;
+}
+
+// A moment's grace lets the pointer move onto the tooltip, for who wants to copy from it.
+const leaveTip = () => { clearTimeout(leaving); leaving = setTimeout(hideTip, 150); };
+tip.addEventListener("pointerenter", () => clearTimeout(leaving));
+tip.addEventListener("pointerleave", leaveTip);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+// The focus may scroll the page or a table, so the tooltip goes along.
+document.addEventListener("scroll", placeTip, { passive: true, capture: true });
+
+function explain(button, key) {
+  const entry = all(".glossary > div").find((one) => one.dataset.key === key);
+  if (!entry) return;
+  const show = () => showTip(button, [html("span", {}, find("dd", entry).textContent)]);
+  button.addEventListener("pointerenter", show);
+  button.addEventListener("focus", show);
+  button.addEventListener("pointerleave", leaveTip);
+  button.addEventListener("blur", hideTip);
+}
+
+// The words of a row as its table says them, so that each number is formatted in one place only.
+function said(row, key) {
+  const cell = row.cell(key);
+  return cell ? (find(`.${state.counting}`, cell) || cell.firstChild).textContent : "-";
+}
+
+function withInterval(row, key) {
+  const below = find("small", row.cell(key));
+  return `${said(row, key)}${below ? ` (${below.textContent})` : ""}`;
+}
+
+function wordsOf(row) {
+  const lines = [
+    `accuracy ${withInterval(row, "accuracy")}`,
+    `${said(row, "parameters")} parameters, ${said(row, "without_embeddings")} without embeddings`,
+    `${said(row, "bits_per_parameter")} bits per parameter` + (known(row.load) ? ` at load ${said(row, "load")}` : ""),
+  ];
+  if (row.by === "kl") lines.unshift(`KL ${withInterval(row, "kl")}`);
+  if (known(row.lower_bound)) lines.push(`proven accuracy ${said(row, "lower_bound")} (${row.lower_bound_name})`);
+  const tags = find(".tags", row.element).textContent;
+  return tags ? [...lines, tags] : lines;
+}
+
+// ---- plots ---------------------------------------------------------------------------------------------
+
+// Shapes as in plot.py, in its order: circle, square, triangle, diamond, triangle down, plus, cross.
+const SHAPES = [
+  "M4.2 0A4.2 4.2 0 1 1-4.2 0A4.2 4.2 0 1 1 4.2 0Z", "M-3.8-3.8H3.8V3.8H-3.8Z", "M0-4.8L4.6 3.8H-4.6Z",
+  "M0-5.2L5.2 0L0 5.2L-5.2 0Z", "M0 4.8L4.6-3.8H-4.6Z",
+  "M-1.7-4.8H1.7V-1.7H4.8V1.7H1.7V4.8H-1.7V1.7H-4.8V-1.7H-1.7Z",
+  "M-4.6-2.2L-2.2-4.6L0-2.4L2.2-4.6L4.6-2.2L2.4 0L4.6 2.2L2.2 4.6L0 2.4L-2.2 4.6L-4.6 2.2L-2.4 0Z",
+];
+const LOOKS = SHAPES.length;
+const colour = (name) => `look-${names.indexOf(name) % LOOKS}`;
+// Past the last colour, the same colours come with other shapes.
+const shape = (name) => SHAPES[(names.indexOf(name) + Math.floor(names.indexOf(name) / LOOKS)) % LOOKS];
+
+const PARAMETERS = () => (state.counting === "all" ? "parameters" : "parameters without embeddings");
+const PLOTS = {
+  accuracy: {
+    title: () => `Accuracy against ${PARAMETERS()}`,
+    x: { name: PARAMETERS, of: size },
+    y: { name: "accuracy over all facts", of: (row) => row.accuracy, ends: ["low", "high"], from: 0, to: 1 },
+    bounds: true,
+  },
+  bits: {
+    title: () => "Bits per parameter against load",
+    x: { name: () => "load: bits in all the facts per parameter", of: (row) => perParameter(row, "load") },
+    y: { name: "bits per parameter", of: (row) => perParameter(row, "bits_per_parameter"), from: 0 },
+    ceiling: true,
+  },
+  kl: {
+    title: () => `Divergence against ${PARAMETERS()}`,
+    x: { name: PARAMETERS, of: size },
+    y: { name: "KL in nats", of: (row) => row.kl, ends: ["kl_low", "kl_high"], from: 0 },
+  },
+};
+
+function draw() {
+  hideTip();
+  for (const board of boards) if (!board.section.hidden) drawBoard(board);
+  for (const panel of all("#architectures details[open]")) drawPanel(panel);
+}
+
+function drawBoard(board) {
+  const host = find(".plots", board.section);
+  host.hidden = false;
+  const kinds = (board.table.sorted_by === "kl" ? ["kl", "accuracy", "bits"] : ["accuracy", "bits"])
+    .filter((kind) => placed(PLOTS[kind], board.shown).length);
+  const figures = kinds.map((kind) => html("figure", {}, html("figcaption", {}, PLOTS[kind].title())));
+  const old = find(".legend", board.section);
+  if (old) old.remove();
+  host.replaceChildren(...figures);
+  host.after(legend(board.shown));
+  kinds.forEach((kind, i) => {
+    const width = figures[i].clientWidth, name = `plot-${board.section.dataset.table}-${kind}`;
+    figures[i].append(plot(PLOTS[kind], board.shown, width, Math.round(Math.min(320, Math.max(220, width * 0.55))), name));
+  });
+}
+
+// The rows that have a place on a plot.
+const placed = (kind, rows) => rows.filter((row) => kind.x.of(row) > 0 && known(kind.y.of(row)));
+
+function plot(kind, rows, width, height, name, small = false) {
+  const points = placed(kind, rows);
+  const frame = axes(kind, points, width, height, small);
+  const marks = svg("g", {}, svg("title")); // empty, or browsers show the picture's title over our tooltips
+  marks.append(...frame.lines);
+  if (kind.bounds) marks.append(...baselines(points, frame));
+  if (kind.ceiling) marks.append(ceiling(frame));
+  const curves = groups(points);
+  for (const [series, own] of curves) marks.append(curve(kind, series, own, frame));
+  if (kind.bounds) for (const [series, own] of curves) marks.append(...proven(kind, series, own, frame));
+  const targets = points.map((row) => target(kind, row, frame));
+  for (const one of targets) marks.append(one.link);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-labelledby": `${name}-title ${name}-desc` },
+    svg("title", { id: `${name}-title` }, kind.title()), svg("desc", { id: `${name}-desc` }, inWords(kind, curves)), marks);
+  interactive(picture, targets);
+  return picture;
+}
+
+function inWords(kind, curves) {
+  const parts = curves.map(([name, rows]) => {
+    const values = rows.map(kind.y.of);
+    return `${name}: ${rows.length} point${rows.length > 1 ? "s" : ""}, ${kind.y.name} from ${short(Math.min(...values))} to ${short(Math.max(...values))}`;
+  });
+  return `${parts.join(". ")}. The arrow keys move between points; the table has every number.`;
+}
+
+function groups(rows) {
+  return names.map((name) => [name, rows.filter((row) => row.architecture === name)]).filter(([, own]) => own.length);
+}
+
+function axes(kind, rows, width, height, small) {
+  const left = 50, right = width - 10, top = 12, bottom = height - (small ? 34 : 44);
+  const xs = rows.map(kind.x.of), pad = xs.length > 1 && Math.max(...xs) > Math.min(...xs) ? 1.12 : 2;
+  const low = Math.log(Math.min(...xs) / pad), high = Math.log(Math.max(...xs) * pad);
+  const ys = rows.flatMap((row) => [kind.y.of(row), ...interval(kind, row)]);
+  const from = Math.min(kind.y.from, ...ys), ticks = levels(from, kind.y.to || Math.max(...ys, 1e-3) * 1.05);
+  const [floor, roof] = [Math.min(from, ticks[0]), Math.max(kind.y.to || 0, ticks[ticks.length - 1])];
+  const x = (value) => left + ((Math.log(value) - low) / (high - low)) * (right - left);
+  const y = (value) => bottom - ((value - floor) / (roof - floor)) * (bottom - top - 8); // room for a marker at the top
+  const lines = ticks.flatMap((tick) => [
+    svg("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
+    svg("text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end" }, short(tick)),
+  ]);
+  for (const tick of decades(Math.exp(low), Math.exp(high), (right - left) / 55)) {
+    lines.push(svg("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }));
+    lines.push(svg("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, short(tick)));
+  }
+  lines.push(svg("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }));
+  if (!small) {
+    lines.push(svg("text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, kind.x.name()));
+    const middle = (top + bottom) / 2;
+    lines.push(svg("text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, kind.y.name));
+  }
+  return { x, y, left, right, roof, from: Math.exp(low), to: Math.exp(high), lines };
+}
+
+const short = (number) => Number(number.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 4 });
+
+function levels(from, to) {
+  const rough = (to - from) / 5, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough * 0.99);
+  const count = Math.ceil(to / step - 1e-9) - Math.floor(from / step + 1e-9);
+  return Array.from({ length: count + 1 }, (_, i) => (Math.floor(from / step + 1e-9) + i) * step);
+}
+
+// Numbers that people read on a logarithmic axis: 1, 2 and 5, or fewer where there is no room.
+function decades(from, to, room) {
+  for (const steps of [[1, 2, 5], [1, 3], [1]]) {
+    const found = [];
+    for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to); power += 1)
+      for (const step of steps) found.push(step * 10 ** power);
+    const inside = found.filter((one) => one >= from && one <= to);
+    if (inside.length <= room || steps.length === 1) return inside;
+  }
+}
+
+const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+const along = (kind, rows) => [...rows].sort((one, other) => kind.x.of(one) - kind.x.of(other));
+
+const interval = (kind, row) => (kind.y.ends || []).map((end) => row[end]).filter(known);
+
+function curve(kind, name, rows, { x, y }) {
+  const group = svg("g", { class: colour(name) });
+  const sorted = along(kind, rows);
+  group.append(svg("path", { class: "curve", d: path(sorted.map((row) => [x(kind.x.of(row)), y(kind.y.of(row))])) }));
+  for (const row of sorted.filter((one) => interval(kind, one).length === 2)) {
+    const at = x(kind.x.of(row)), [low, high] = interval(kind, row).map(y);
+    group.append(svg("path", { class: "whisker", d: `M${at - 3} ${low}h6m-3 0V${high}m-3 0h6` }));
+  }
+  return group;
+}
+
+function proven(kind, name, rows, { x, y }) {
+  const points = along(kind, rows).filter((row) => known(row.lower_bound)).map((row) => [x(kind.x.of(row)), y(row.lower_bound)]);
+  if (!points.length) return [];
+  const dots = points.map(([cx, cy]) => svg("circle", { class: "proven-at", cx, cy, r: 1.8 }));
+  return [svg("g", { class: colour(name) }, svg("path", { class: "proven", d: path(points) }), ...dots)];
+}
+
+function baselines(rows, { y, left, right }) {
+  return [["zero_head", "zero-head"], ["chance", "chance"], ["bayes", "bayes"]].flatMap(([key, look]) => {
+    const values = rows.map((row) => row[key]).filter(known);
+    if (!values.length || (key === "bayes" && rows[0].by !== "kl")) return [];
+    const at = y(values.reduce((sum, one) => sum + one, 0) / values.length);
+    return [svg("line", { class: look, x1: left, x2: right, y1: at, y2: at })];
+  });
+}
+
+// A model that holds every fact has as many bits per parameter as the load.
+function ceiling({ x, y, from, to, roof }) {
+  const end = Math.min(to, roof);
+  const points = Array.from({ length: 41 }, (_, i) => from * (end / from) ** (i / 40));
+  return svg("path", { class: "all-held", d: end > from ? path(points.map((load) => [x(load), y(load)])) : "" });
+}
+
+function target(kind, row, { x, y }) {
+  const at = [x(kind.x.of(row)), y(kind.y.of(row))];
+  const link = svg("a", { href: `#${row.element.id}`, tabindex: "-1", class: colour(row.architecture),
+    transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`,
+    "aria-label": `${row.architecture} ${row.config}: ${wordsOf(row).join("; ")}` },
+    svg("circle", { class: "ring", r: 8 }), svg("path", { class: "marker", d: shape(row.architecture) }));
+  return { row, at, link };
+}
+
+// One stop of the tab key for each plot, arrow keys within it; the pointer finds the nearest point.
+function interactive(picture, targets) {
+  if (!targets.length) return;
+  const ordered = [...targets].sort((one, other) =>
+    names.indexOf(one.row.architecture) - names.indexOf(other.row.architecture) || one.at[0] - other.at[0]);
+  ordered[0].link.setAttribute("tabindex", "0");
+  const show = (one) => {
+    showTip(one.link, [html("b", {}, one.row.architecture), html("span", { class: "config" }, one.row.config),
+      ...wordsOf(one.row).map((line) => html("span", {}, line))]);
+  };
+  ordered.forEach((one, i) => {
+    one.link.addEventListener("focus", () => show(one));
+    one.link.addEventListener("blur", hideTip);
+    one.link.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const next = ordered[(i + step + ordered.length) % ordered.length];
+      one.link.setAttribute("tabindex", "-1");
+      next.link.setAttribute("tabindex", "0");
+      next.link.focus();
+    });
+  });
+  picture.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect(), scale = picture.viewBox.baseVal.width / box.width;
+    const here = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+    const far = (one) => Math.hypot(one.at[0] - here[0], one.at[1] - here[1]);
+    const nearest = ordered.reduce((best, one) => (far(one) < far(best) ? one : best));
+    if (far(nearest) > 22) leaveTip();
+    else if (!nearest.link.classList.contains("near")) show(nearest);
+    else clearTimeout(leaving);
+  });
+  picture.addEventListener("pointerleave", leaveTip);
+}
+
+function swatch(look, ...children) {
+  return svg("svg", { class: `swatch ${look}`, viewBox: "-12 -8 24 16", "aria-hidden": "true" }, ...children);
+}
+const sample = (name) =>
+  swatch(colour(name), svg("path", { class: "curve", d: "M-12 0H12" }), svg("path", { class: "marker", d: shape(name) }));
+
+function legend(rows) {
+  const list = html("ul", { class: "legend", "aria-label": "Legend of the plots" });
+  for (const [name] of groups(rows)) list.append(html("li", {}, sample(name), name));
+  const lines = [
+    ["lower_bound", "proven, in the colour of its architecture", "proven"],
+    ["zero_head", "last token only (zero-head)", "zero-head"],
+    ["chance", "chance", "chance"],
+    ["bayes", "best possible accuracy", "bayes"],
+    ["load", "every fact held", "all-held"],
+  ];
+  for (const [key, text, look] of lines.filter(([key]) => rows.some((row) => known(row[key]) && (key !== "bayes" || row.by === "kl"))))
+    list.append(html("li", {}, swatch("look-6", svg("path", { class: look, d: "M-12 0H12" })), text));
+  return list;
+}
+
+// ---- panels, theme, and the start ----------------------------------------------------------------------
+
+function drawPanel(panel) {
+  const name = names[Number(panel.dataset.architecture)];
+  for (const part of all(".best", panel)) {
+    const board = boards[Number(part.dataset.table)], host = find(".small", part);
+    const own = board.rows.filter((row) => row.architecture === name), kind = PLOTS[board.table.sorted_by];
+    host.hidden = !placed(kind, own).length;
+    if (host.hidden) continue;
+    const id = `panel-${panel.dataset.architecture}-${part.dataset.table}`;
+    const figure = html("figure", {}, html("figcaption", {}, kind.title()));
+    host.replaceChildren(figure);
+    figure.append(plot(kind, own, figure.clientWidth, 170, id, true));
+  }
+}
+
+function copyButton(box) {
+  const button = html("button", { type: "button" }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(find("code", box).textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(find("code", box)); // a browser that keeps the clipboard to itself
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  box.append(button);
+}
+
+const remembered = { // a page from a file may have no storage
+  get: () => { try { return localStorage.getItem("membench-theme"); } catch { return null; } },
+  set: (name) => { try { localStorage.setItem("membench-theme", name); } catch { /* the choice lasts until reload */ } },
+};
+
+function startTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)"), button = byId("theme");
+  const current = () => root.dataset.theme || (system.matches ? "dark" : "light");
+  const label = () => { button.textContent = current() === "dark" ? "Light theme" : "Dark theme"; };
+  const stored = remembered.get();
+  if (stored === "dark" || stored === "light") root.dataset.theme = stored;
+  button.addEventListener("click", () => {
+    root.dataset.theme = current() === "dark" ? "light" : "dark";
+    remembered.set(root.dataset.theme);
+    label();
+  });
+  system.addEventListener("change", label);
+  label();
+  button.hidden = false;
+}
+
+function startControls() {
+  const controls = byId("controls");
+  controls.addEventListener("input", () => {
+    state.words = byId("words").value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const key of ["task", "protocol", "counting"]) state[key] = byId(key).value;
+    update();
+  });
+  controls.addEventListener("submit", (event) => event.preventDefault());
+  controls.reset(); // browsers keep a form's values over a reload, but not what they did
+  controls.hidden = false;
+}
+
+function openTarget() {
+  const panel = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
+  if (panel && panel.tagName === "DETAILS") panel.open = true;
+}
+
+function startPanels() {
+  for (const panel of all("#architectures details")) {
+    find("h3", panel).prepend(sample(names[Number(panel.dataset.architecture)]), " ");
+    panel.addEventListener("toggle", () => { if (panel.open) drawPanel(panel); });
+  }
+  for (const box of all(".command")) copyButton(box);
+  window.addEventListener("hashchange", openTarget);
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = all("#architectures details:not([open])");
+    for (const panel of closed) panel.open = true;
+  });
+  window.addEventListener("afterprint", () => { for (const panel of closed) panel.open = false; });
+}
+
+function redrawWhenResized() {
+  let width = root.clientWidth;
+  window.addEventListener("resize", () => requestAnimationFrame(() => {
+    if (root.clientWidth === width) return;
+    width = root.clientWidth;
+    draw();
+  }));
+}
+
+for (const board of boards) {
+  for (const [kind, rows] of [["rows", board.rows], ["scores", board.scores]]) {
+    const table = find(`table.${kind}`, board.section);
+    if (table) sortable(table, rows);
+  }
+}
+startTheme();
+startControls();
+startPanels();
+update();
+openTarget();
+redrawWhenResized();
+})();

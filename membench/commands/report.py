@@ -1,0 +1,61 @@
+"""`membench report`: the board as one HTML file, for people who have no membench."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import click
+
+from membench.commands.common import load_registry, plugin_options
+from membench.errors import UsageError
+from membench.records import write_atomically
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("membench-report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="The file to write.",
+)
+@click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+@click.option("--no-published", is_flag=True, help="Only what is below FOLDERS.")
+@plugin_options
+def report(
+    folders: tuple[Path, ...],
+    out: Path,
+    show: bool,
+    no_published: bool,
+    files: tuple[str, ...],
+    block: tuple[str, ...],
+) -> None:
+    """Write the board as one HTML file: tables, plots, citations, and how to run each best row again.
+
+    The rows are those of `membench leaderboard` with the same FOLDERS. The file needs no network and no
+    server, and can be sent to anybody.
+
+    \b
+    membench report --open
+    membench report results --out board.html
+    """
+    from membench.commands.leaderboard import read_board
+    from membench_leaderboard.board import board_data
+    from membench_leaderboard.page import page
+
+    found, rows = read_board(folders, no_published)  # what the leaderboard shows, and its words when there is nothing
+    data = board_data(found, rows, load_registry(files, block))
+    _write(out, page(data))
+    click.echo(f"wrote {out}: {len(rows)} rows in {len(data['tables'])} tables")
+    if show and not webbrowser.open(out.resolve().as_uri()):
+        click.echo(f"membench: no browser was found; open '{out}' with yours", err=True)
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        write_atomically(out, text)
+    except OSError as error:
+        raise UsageError(f"cannot write '{out}': {error.strerror or error}; choose another file with --out") from None

@@ -1,0 +1,73 @@
+"""Boards made by hand, for the tests of the page: the real way from records to data, without training."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pandas as pd
+from samples import make_record
+
+from membench.records import Record
+from membench_leaderboard.board import board_data
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.score import summarise
+
+HOSTILE = "<script>alert(1)</script>"
+QUICK = {"name": "quick", "version": 1, "config": {}, "label": ""}
+PLAIN = {"name": "bigram", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500"}
+NOISY = {"name": "low-entropy", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500 p=0.1"}
+BOUNDS = (
+    *make_record().bounds,
+    {"name": "theorem-1", "quantity": "associations", "direction": "lower", "value": 200.0, "reason": None},
+)
+BAYES = {"name": "bayes", "quantity": "accuracy", "direction": "baseline", "value": 0.9, "reason": None}
+
+
+def trials(name: str, size: int, accuracy: float, seeds: int = 3, **changes: Any) -> list[Record]:
+    """One point of the grid, whose seeds differ a little."""
+    width = size // 100
+    fields: dict[str, Any] = {
+        "id": hashlib.sha256(repr((name, size, changes)).encode()).hexdigest()[:12],
+        "architecture": {"name": name, "config": {"d": width}, "label": f"d={width}"},
+        "task": PLAIN,
+        "size": {"parameters": size, "without_embeddings": size // 2, "buffers": 0},
+        "bounds": list(BOUNDS),
+        "environment": {"membench": "0.1.0"},
+    }
+    return [
+        make_record(**{**fields, **changes}, seed=seed, metrics=_metrics(size, accuracy + 0.004 * seed))
+        for seed in range(seeds)
+    ]
+
+
+def _metrics(size: int, accuracy: float) -> dict[str, float]:
+    bits = 9000 * accuracy
+    return {
+        "accuracy": accuracy,
+        "kl": 3 * (1 - accuracy),
+        "associations": 2500 * accuracy,
+        "bits": bits,
+        "bits_per_parameter": bits / size,
+    }
+
+
+def sample_records() -> list[Record]:
+    """A ranked table, one that divergence sorts, and one that is not ranked; and somebody's nasty name."""
+    found = [
+        *trials("aot", 800, 0.31), *trials("aot", 3200, 0.62), *trials("aot", 12800, 0.93),
+        *trials("mlp-transformer", 1000, 0.25), *trials("mlp-transformer", 4000, 0.71),
+        *trials(HOSTILE, 2000, 0.45),
+        *trials("aot", 1600, 0.2, protocol=QUICK), *trials("linear-memory", 900, 0.3, protocol=QUICK),
+    ]  # fmt: skip
+    for name, size, accuracy in (("aot", 900, 0.5), ("aot", 3600, 0.7), ("lookup", 5000, 0.88)):
+        found += trials(name, size, accuracy, task=NOISY, bounds=[*BOUNDS, BAYES])
+    return found
+
+
+def sample_rows() -> pd.DataFrame:
+    return summarise(to_frame(sample_records()))
+
+
+def sample_board() -> dict[str, Any]:
+    return board_data(sample_records())

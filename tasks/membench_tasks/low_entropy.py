@@ -28,7 +28,7 @@ from membench_tasks.supports import SupportConfig, draw_contexts
 
 @dataclass(frozen=True, kw_only=True)
 class LowEntropyConfig(SupportConfig):
-    N: int = option(50, help="vocabulary size N", minimum=2)
+    N: int = option(20, help="vocabulary size N", minimum=2)
     p: float = option(0.1, help="probability p that the next token is not the label", minimum=0, maximum=1)
     noise: str = option("spread", help="where p goes: all other tokens, or one", choices=("spread", "concentrated"))
 

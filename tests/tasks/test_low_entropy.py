@@ -68,4 +68,4 @@ def test_the_largest_noise_that_is_allowed(N: int, p: float) -> None:
 
 def test_more_noise_than_uniform_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^p=0\.99 is more than 1-1/N=0\.98 \(N=50\), where the noise is uniform$"):
-        LowEntropyConfig(p=0.99)
+        LowEntropyConfig(N=50, p=0.99)

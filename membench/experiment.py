@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import Any
 from membench.errors import UsageError, unknown
 from membench.plan import Request, plan
 from membench.registry import Registry
+from membench.tables import Table
 from membench.trial import Trial
 
 Options = Mapping[str, str]
@@ -149,158 +149,70 @@ def load(name: str) -> Experiment:
 
 def parse(name: str, text: str, where: str) -> Experiment:
     """The experiment that a TOML text describes; UsageError names the file, the key and the nearest valid key."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where} is not TOML: {error}") from None
-    reader = _Reader(data, where)
+    table = Table.parse(text, where)
     experiment = Experiment(
         name=name,
-        title=reader.text("title"),
-        source=reader.text("source", ""),
-        seeds=reader.count("seeds", 5),
-        figure=_figure(reader.table("figure")),
-        claim=_claim(reader.table("claim")) if "claim" in data else None,
-        series=[_series(table) for table in reader.tables("series")],
-        protocols={key: _change(table) for key, table in reader.named_tables("protocol").items()},
+        title=table.text("title"),
+        source=table.text("source", ""),
+        seeds=table.count("seeds", 5),
+        figure=_figure(table.table("figure")),
+        claim=_claim(table.table("claim")) if "claim" in table.data else None,
+        series=[_series(one) for one in table.tables("series")],
+        protocols={key: _change(one) for key, one in table.named_tables("protocol").items()},
     )
-    reader.finish()
+    table.finish()
     return experiment
 
 
-def _figure(reader: _Reader) -> Figure:
+def _figure(table: Table) -> Figure:
     figure = Figure(
-        x=reader.text("x"),
-        y=reader.text("y", "accuracy"),
-        by=reader.texts("by"),
-        slope_over=reader.text("slope_over", ""),
-        laws=reader.texts("laws"),
-        ceiling=reader.number("ceiling"),
-        bound=reader.text("bound", ""),
-        x_label=reader.text("x_label", ""),
-        y_label=reader.text("y_label", ""),
-        log_x=reader.flag("log_x"),
+        x=table.text("x"),
+        y=table.text("y", "accuracy"),
+        by=table.texts("by"),
+        slope_over=table.text("slope_over", ""),
+        laws=table.texts("laws"),
+        ceiling=table.number("ceiling"),
+        bound=table.text("bound", ""),
+        x_label=table.text("x_label", ""),
+        y_label=table.text("y_label", ""),
+        log_x=table.flag("log_x"),
     )
-    reader.finish()
+    table.finish()
     return figure
 
 
-def _claim(reader: _Reader) -> Claim:
+def _claim(table: Table) -> Claim:
     claim = Claim(
-        text=reader.text("text"),
-        law=reader.text("law", ""),
-        exponent=reader.number("exponent"),
-        equal=reader.texts("equal"),
-        above=reader.text("above", ""),
+        text=table.text("text"),
+        law=table.text("law", ""),
+        exponent=table.number("exponent"),
+        equal=table.texts("equal"),
+        above=table.text("above", ""),
     )
-    reader.finish()
+    table.finish()
     return claim
 
 
-def _series(reader: _Reader) -> Series:
+def _series(table: Table) -> Series:
     series = Series(
-        name=reader.text("name"),
-        model=reader.text("model"),
-        task=reader.text("task"),
-        model_options=reader.options("model_options"),
-        task_options=reader.options("task_options"),
-        protocols={key: _change(table) for key, table in reader.named_tables("protocol").items()},
+        name=table.text("name"),
+        model=table.text("model"),
+        task=table.text("task"),
+        model_options=table.options("M"),
+        task_options=table.options("T"),
+        protocols={key: _change(one) for key, one in table.named_tables("protocol").items()},
     )
-    reader.finish()
+    table.finish()
     return series
 
 
-def _change(reader: _Reader) -> Change:
+def _change(table: Table) -> Change:
     change = Change(
-        model_options=reader.options("model_options"),
-        task_options=reader.options("task_options"),
-        protocol_options=reader.options("protocol_options"),
-        seeds=reader.count("seeds", None),
-        y=reader.text("y", ""),
+        model_options=table.options("M"),
+        task_options=table.options("T"),
+        protocol_options=table.options("P"),
+        seeds=table.count("seeds", None),
+        y=table.text("y", ""),
     )
-    reader.finish()
+    table.finish()
     return change
-
-
-_MISSING: Any = object()
-
-
-class _Reader:
-    """A TOML table that knows where it is, and which of its keys were asked for."""
-
-    def __init__(self, data: Mapping[str, Any], where: str) -> None:
-        self.data, self.where, self.known = data, where, list[str]()
-
-    def _get(self, key: str, kind: type | tuple[type, ...], words: str, default: Any) -> Any:
-        self.known.append(key)
-        value = self.data.get(key, default)
-        if value is _MISSING:
-            raise UsageError(f"{self.where}: '{key}' is missing; it is {words}")
-        if key in self.data and (not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool)):
-            raise UsageError(f"{self.where}: '{key}' is {value!r}; it must be {words}")
-        return value
-
-    def text(self, key: str, default: Any = _MISSING) -> str:
-        return str(self._get(key, str, "a text", default))
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts, or one text."""
-        value = self._get(key, (str, list), "a text or a list of texts", ())
-        found = (value,) if isinstance(value, str) else tuple(value)
-        if not all(isinstance(one, str) for one in found):
-            raise UsageError(f"{self.where}: '{key}' is {value!r}; it must be a text or a list of texts")
-        return found
-
-    def flag(self, key: str) -> bool:
-        return bool(self._get(key, bool, "true or false", False))
-
-    def number(self, key: str) -> float | None:
-        value = self._get(key, (int, float), "a number", None)
-        return None if value is None else float(value)
-
-    def count(self, key: str, default: int | None) -> Any:
-        value = self._get(key, int, "a whole number of at least 1", default)
-        if value is not None and value < 1:
-            raise UsageError(f"{self.where}: '{key}' is {value}; it must be a whole number of at least 1")
-        return value
-
-    def table(self, key: str) -> _Reader:
-        return _Reader(self._get(key, dict, "a table", _MISSING), f"{self.where}, [{key}]")
-
-    def tables(self, key: str) -> list[_Reader]:
-        found = self._get(key, list, f"one or more [[{key}]] tables", _MISSING)
-        if not found or not all(isinstance(one, dict) for one in found):
-            raise UsageError(f"{self.where}: '{key}' is empty; one or more [[{key}]] tables are needed")
-        return [_Reader(one, f"{self.where}, [[{key}]] {number}") for number, one in enumerate(found, 1)]
-
-    def named_tables(self, key: str) -> dict[str, _Reader]:
-        found = self._get(key, dict, "a table of tables", {})
-        for name, one in found.items():
-            if not isinstance(one, dict):
-                raise UsageError(f"{self.where}: '{key}.{name}' is {one!r}; it must be a table")
-        return {name: _Reader(one, f"{self.where}, [{key}.{name}]") for name, one in found.items()}
-
-    def options(self, key: str) -> dict[str, str]:
-        """Options as on the command line; numbers and truth values may be written as such."""
-        found = self._get(key, dict, "a table of options", {})
-        return {name: self._option(f"{key}.{name}", value) for name, value in found.items()}
-
-    def _option(self, key: str, value: Any) -> str:
-        if isinstance(value, list):
-            parts = [self._option(key, one) for one in value]
-            text = ",".join(parts)
-        elif isinstance(value, bool):
-            text = str(value).lower()
-        else:
-            text = str(value) if isinstance(value, (int, float, str)) else ""
-        if not text.strip():
-            raise UsageError(
-                f"{self.where}: '{key}' is {value!r}, an empty grid; give values such as 10, [7, 10] or '1:31:5'"
-            )
-        return text
-
-    def finish(self) -> None:
-        """UsageError for a key that nobody asked for."""
-        for key in self.data:
-            if key not in self.known:
-                raise unknown(f"key in {self.where}:", key, self.known, f"valid are: {', '.join(self.known)}")

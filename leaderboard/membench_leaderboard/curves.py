@@ -76,6 +76,14 @@ def _name(by: Sequence[str], key: tuple[Any, ...]) -> str:
 
 
 @dataclass(frozen=True)
+class Overlay:
+    """Anybody's points, to be drawn on top."""
+
+    name: str
+    points: pd.DataFrame
+
+
+@dataclass(frozen=True)
 class Picture:
     """What a figure shows beside its curves."""
 
@@ -85,8 +93,7 @@ class Picture:
     bound: str = ""
     log_x: bool = False
     baselines: bool = True
-    overlay: pd.DataFrame | None = None
-    overlay_name: str = ""
+    overlay: Overlay | None = None
     by: Sequence[str] = field(default_factory=tuple)
 
 
@@ -113,7 +120,7 @@ def draw_curves(drawn: Sequence[Curve], picture: Picture, path: Path) -> None:
         for number, curve in enumerate(drawn):
             _draw(axes, curve, picture, number, len(drawn))
         if picture.overlay is not None:
-            _draw_overlay(axes, drawn, picture)
+            _draw_overlay(axes, drawn, picture.overlay, picture.by)
         if picture.baselines and drawn[0].y in CEILINGS:
             _draw_baselines(axes, drawn)
         _label(axes, drawn[0], picture)
@@ -171,19 +178,17 @@ def _bound_label(curve: Curve, number: int, total: int) -> str | None:
     return "proven" if total == 1 else f"{curve.name}: proven"
 
 
-def _draw_overlay(axes: Any, drawn: Sequence[Curve], picture: Picture) -> None:
+def _draw_overlay(axes: Any, drawn: Sequence[Curve], overlay: Overlay, by: Sequence[str]) -> None:
     """Hollow markers: in the colours of their curves where the overlay has the columns that tell curves apart."""
-    overlay, x, y = picture.overlay, drawn[0].x, drawn[0].y
-    assert overlay is not None
-    common = [column for column in picture.by if column in overlay]
-    groups: Mapping[str, pd.DataFrame] = {"": overlay}
-    if len(common) == len(picture.by) and common:
-        groups = {_name(common, key): group for key, group in overlay.groupby(common)}
+    x, y, points = drawn[0].x, drawn[0].y, overlay.points
+    groups: Mapping[str, pd.DataFrame] = {"": points}
+    if by and all(column in points for column in by):
+        groups = {_name(by, key): group for key, group in points.groupby(list(by))}
     names = [curve.name for curve in drawn]
     for index, (name, group) in enumerate(groups.items()):
         place = names.index(name) if name in names else None
         colour = "#000000" if place is None else _colour(place, len(drawn))
-        label = picture.overlay_name if index == 0 else None
+        label = overlay.name if index == 0 else None
         axes.plot(group[x], group[y], linestyle="none", marker="o", markersize=10, markerfacecolor="none",
                   markeredgecolor=colour, markeredgewidth=1.2, label=label, zorder=1)  # fmt: skip
 
@@ -209,6 +214,8 @@ def _label(axes: Any, curve: Curve, picture: Picture) -> None:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     if picture.log_x:
         axes.set_xscale("log")
+    elif (curve.trials[curve.x] % 1 == 0).all():
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def as_csv(drawn: Sequence[Curve]) -> str:

@@ -58,7 +58,7 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    from membench_leaderboard.curves import Picture, curves, read_overlay
+    from membench_leaderboard.curves import Overlay, Picture, curves, read_overlay
     from membench_leaderboard.findings import fit_rows, fitted
     from membench_leaderboard.trials import keep, require_columns, require_like, trial_frame
 
@@ -75,15 +75,13 @@ def plot(
     require_columns(frame, [x, y], numbers=True)
     require_columns(frame, [*groups, *([bound] if bound else [])])
     require_like(frame, x, groups)
-    points = read_overlay(overlay, x, y) if overlay else None
+    points = Overlay(overlay.name, read_overlay(overlay, x, y)) if overlay else None
     drawn, sentences = curves(frame, x, y, groups), []
     if laws:
         pairs = [fitted(curve, [law.strip() for law in laws.split(",")], ceiling) for curve in drawn]
         drawn = [curve for curve, _ in pairs]
         sentences = [f"{curve.name + ': ' if curve.name else ''}{curve.fits[0].words(x)}; {s}" for curve, s in pairs]
-    picture = Picture(
-        title, bound=bound, log_x=log_x, by=groups, overlay=points, overlay_name=overlay.name if overlay else ""
-    )
+    picture = Picture(title, bound=bound, log_x=log_x, by=groups, overlay=points)
     suffixes = [out.suffix] if out.suffix else SUFFIXES[:2]
     paths = write_figure(drawn, picture, out.with_suffix("") if out.suffix else out, suffixes)
     if as_json:

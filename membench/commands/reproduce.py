@@ -27,7 +27,7 @@ from membench.sweep import shuffled
 from membench.trial import Trial
 
 if TYPE_CHECKING:
-    from membench_leaderboard.curves import Curve
+    from membench_leaderboard.curves import Curve, Overlay
     from membench_leaderboard.findings import Verdict
 
 ALL = "all"
@@ -47,6 +47,7 @@ def _epilog() -> str:
 @click.argument("names", nargs=-1, required=True, metavar="EXPERIMENT...")
 @click.option("--protocol", metavar="NAME", help="How weights are found: dana2024 as published, or converged.")
 @click.option("--quick", is_flag=True, help="Tiny grids and the protocol quick: seconds, to see that all works.")
+@click.option("--published", is_flag=True, help="Train nothing: use the records that came with membench.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Seeds at each point, instead of the experiment's number.")
 @click.option(
     "--figures", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder for figures."
@@ -61,6 +62,7 @@ def reproduce(
     names: tuple[str, ...],
     protocol: str | None,
     quick: bool,
+    published: bool,
     seeds: int | None,
     figures: Path,
     overlay: Path | None,
@@ -79,6 +81,7 @@ def reproduce(
     \b
     membench reproduce e1
     membench reproduce e1 --protocol converged     the same figure, measuring capacity
+    membench reproduce e1 --published              without training, from records that came with membench
     membench reproduce mine.toml --overlay published.csv
     """
     if quick and protocol:
@@ -94,10 +97,14 @@ def reproduce(
         pending = [trial for trial in trials if store.find(trial) is None]
         announce(len(trials), pending, registry.selection, execution, as_json)
         return
-    store.check()
+    if not published:
+        store.check()
     results = []
     for work in works:
-        results.append(_carry_out(work, store, registry, execution, figures, overlay))
+        started = time.perf_counter()
+        points = _overlay(work, overlay)  # before hours of training
+        records = _published(work) if published else _trained(work, store, registry, execution)
+        results.append(_conclude(work, records, points, figures, started))
         if not as_json:
             results[-1].show()
     if as_json:
@@ -177,17 +184,41 @@ class _Result:
         }
 
 
-def _carry_out(
-    work: _Work, store: Store, registry: Registry, execution: Execution, figures: Path, overlay: Path | None
+def _overlay(work: _Work, path: Path | None) -> Overlay | None:
+    from membench_leaderboard.curves import Overlay, read_overlay
+
+    if path is None:
+        return None
+    experiment = work.experiment
+    return Overlay(path.stem, read_overlay(path, experiment.figure.x, experiment.y(work.protocol)))
+
+
+def _trained(work: _Work, store: Store, registry: Registry, execution: Execution) -> list[Record]:
+    pending = [trial for trial in work.trials if store.find(trial) is None]
+    return carry_out(work.trials, store, registry.selection, execution, pending)
+
+
+def _published(work: _Work) -> list[Record]:
+    from membench_leaderboard.published import PAPER, published_records
+
+    found = {(record.id, record.seed): record for record in published_records(PAPER)}
+    there = [found[trial.id, trial.seed] for trial in work.trials if (trial.id, trial.seed) in found]
+    missing = len(work.trials) - len(there)
+    if missing:
+        name = f"{work.experiment.name} with protocol {work.protocol}"
+        raise UsageError(
+            f"{missing} of the {len(work.trials)} trials of {name} are not published; run it without --published"
+        )
+    return there
+
+
+def _conclude(
+    work: _Work, records: Sequence[Record], overlay: Overlay | None, figures: Path, started: float
 ) -> _Result:
-    from membench_leaderboard.curves import Picture, read_overlay
+    from membench_leaderboard.curves import Picture
     from membench_leaderboard.findings import judge
 
-    experiment, started = work.experiment, time.perf_counter()
-    figure, y = experiment.figure, experiment.y(work.protocol)
-    points = read_overlay(overlay, figure.x, y) if overlay else None  # before hours of training
-    pending = [trial for trial in work.trials if store.find(trial) is None]
-    records = carry_out(work.trials, store, registry.selection, execution, pending)
+    experiment, figure = work.experiment, work.experiment.figure
     curves, sentences = _analyse(work, records)
     picture = Picture(
         title=experiment.title,
@@ -196,8 +227,7 @@ def _carry_out(
         bound=figure.bound,
         log_x=figure.log_x,
         by=figure.by,
-        overlay=points,
-        overlay_name=overlay.stem if overlay else "",
+        overlay=overlay,
     )
     paths = write_figure(curves, picture, figures / f"{experiment.name}-{work.protocol}", (".png", ".svg"))
     verdict = judge(experiment.claim, curves) if experiment.claim else None

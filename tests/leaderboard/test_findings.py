@@ -12,7 +12,7 @@ import pytest
 
 from membench.errors import UsageError
 from membench.experiment import Claim
-from membench_leaderboard.curves import Curve, Picture, curves, draw_curves, read_overlay
+from membench_leaderboard.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
 from membench_leaderboard.findings import advantage, fitted, judge, slopes
 
 LAWS = ("linear", "quadratic", "power")
@@ -109,8 +109,8 @@ def test_a_figure_shows_curves_laws_bounds_and_overlay(tmp_path: Path) -> None:
     )
     drawn = [fitted(one, LAWS)[0] for one in curves(frame, "H", "accuracy", ["d"])]
     assert [one.name for one in drawn] == ["d=1", "d=2"]
-    overlay = pd.DataFrame({"H": [1, 6], "accuracy": [0.1, 0.2], "d": [1, 2]})
-    picture = Picture("A title", bound="proven", by=["d"], overlay=overlay, overlay_name="published")
+    overlay = Overlay("published", pd.DataFrame({"H": [1, 6], "accuracy": [0.1, 0.2], "d": [1, 2]}))
+    picture = Picture("A title", bound="proven", by=["d"], overlay=overlay)
     path = tmp_path / "figure.svg"
     draw_curves(drawn, picture, path)
     text = path.read_text("utf-8")

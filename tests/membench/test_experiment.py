@@ -20,11 +20,11 @@ x = "H"
 name = "attention"
 model = "aot"
 task = "bigram"
-model_options = { d = 2, H = [1, 2] }
-task_options = { N = 5 }
+M = { d = 2, H = [1, 2] }
+T = { N = 5 }
 [protocol.quick]
 seeds = 2
-protocol_options = { steps = 7 }
+P = { steps = 7 }
 """
 
 
@@ -77,7 +77,7 @@ def test_a_protocol_changes_grid_seeds_and_options() -> None:
         (('title = "Small"', "title = 3"), r"'mine.toml': 'title' is 3; it must be a text"),
         (("seeds = 2", 'seeds = "two"'), r"\[protocol.quick\]: 'seeds' is 'two'; it must be a whole number"),
         (("seeds = 2", "seeds = 0"), r"'seeds' is 0"),
-        (("H = [1, 2]", "H = []"), r"\[\[series\]\] 1: 'model_options.H' is \[\], an empty grid"),
+        (("H = [1, 2]", "H = []"), r"\[\[series\]\] 1: 'M.H' is \[\], an empty grid"),
         (('model = "aot"', 'model = "aott"'), r"experiment 'mine', series 'attention': unknown architecture 'aott'"),
         (("d = 2,", "dd = 2,"), r"unknown option of aot 'dd'"),
         (('model = "aot"', 'model = "aot"\nmodels = "aot"'), r"unknown key .* 'models'; did you mean 'model'"),

@@ -26,11 +26,11 @@ laws = ["linear"]
 name = "attention"
 model = "aot"
 task = "bigram"
-model_options = { d = [2, 3], H = [1, 2, 3] }
-task_options = { N = 6 }
+M = { d = [2, 3], H = [1, 2, 3] }
+T = { N = 6 }
 [protocol.quick]
 seeds = 2
-protocol_options = { steps = 20 }
+P = { steps = 20 }
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -15,18 +16,32 @@ SIZES = ("parameters", "without_embeddings", "buffers", "identifiable")
 RATIOS = ("ratio_to_bound", "ratio_to_oracle")
 COLUMNS = (
     "id", "seed", "task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config",
-    "architecture", "config", *SIZES, *METRICS, *RATIOS, "lower_bound", "lower_bound_name", "zero_head", "chance",
-    "converged",
+    "architecture", "config", "published", *SIZES, *METRICS, *RATIOS, "load", "lower_bound", "lower_bound_name",
+    "zero_head", "chance", "bayes", "converged", "verified", "membench",
 )  # fmt: skip
 
 
-def to_frame(records: Iterable[Record]) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Entry:
+    """A record and what is known of it beside what it says."""
+
+    record: Record
+    source: str = ""  # the file that it was read from
+    published: bool = False  # it came with the package
+    verified: bool = False  # its weights were checked
+
+
+def entries(records: Iterable[Record | Entry]) -> list[Entry]:
+    return [one if isinstance(one, Entry) else Entry(one) for one in records]
+
+
+def to_frame(records: Iterable[Record | Entry]) -> pd.DataFrame:
     """Complete records only; of the same trial recorded twice, the first counts."""
-    complete = [record for record in records if record.complete]
-    oracle = _oracle(complete)
-    rows = [_row(record, oracle.get(_subject(record), math.nan)) for record in complete]
+    complete = [entry for entry in entries(records) if entry.record.complete]
+    oracle = _oracle(entry.record for entry in complete)
+    rows = [_row(entry, oracle.get(_subject(entry.record), math.nan) if oracle else math.nan) for entry in complete]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.drop_duplicates(["id", "seed"], ignore_index=True)
+    return frame.drop_duplicates(["id", "seed", "published"], ignore_index=True)
 
 
 def _subject(record: Record) -> tuple[str, ...]:
@@ -44,45 +59,46 @@ def _oracle(records: Iterable[Record]) -> dict[tuple[str, ...], float]:
     return {subject: sum(counts) / len(counts) for subject, counts in found.items()}
 
 
-def _row(record: Record, oracle: float) -> dict[str, Any]:
+def _row(entry: Entry, oracle: float) -> tuple[Any, ...]:
+    """The columns, in their order: tuples, because there may be many thousands of them."""
+    record = entry.record
     bounds = {bound.get("name"): bound for bound in record.bounds if isinstance(bound, dict)}
-    name, value = _best_lower_bound(bounds.values())
-    return {
-        "id": record.id,
-        "seed": record.seed,
-        "task": record.task["name"],
-        "task_version": record.task["version"],
-        "task_config": describe(record.task),
-        "protocol": record.protocol["name"],
-        "protocol_version": record.protocol["version"],
-        "protocol_config": describe(record.protocol),
-        "architecture": record.architecture["name"],
-        "config": describe(record.architecture),
-        **{key: _number(record.size.get(key)) for key in SIZES},
-        **{key: _number(record.metrics.get(key)) for key in METRICS},
-        "ratio_to_bound": _number(record.metrics.get("associations")) / _guaranteed(bounds.values()),
-        "ratio_to_oracle": _number(record.metrics.get("associations")) / oracle,
-        "lower_bound": value,
-        "lower_bound_name": name,
-        "zero_head": _number(bounds.get("zero-head", {}).get("value")),
-        "chance": _number(bounds.get("chance", {}).get("value")),
-        "converged": record.trace.get("converged"),
-    }
+    associations = _number(record.metrics.get("associations"))
+    proven = [b for b in bounds.values() if b.get("direction") == "lower" and b.get("status", "applies") == "applies"]
+    name, value = _best_lower_bound(proven)
+    return (
+        record.id, record.seed,
+        str(record.task["name"]), record.task["version"], describe(record.task),
+        str(record.protocol["name"]), record.protocol["version"], describe(record.protocol),
+        str(record.architecture["name"]), describe(record.architecture), entry.published,
+        *(_number(record.size.get(key)) for key in SIZES),
+        *(_number(record.metrics.get(key)) for key in METRICS),
+        associations / _guaranteed(proven), associations / oracle if oracle else math.nan,
+        _load(record, bounds), value, name,
+        *(_number(bounds.get(key, {}).get("value")) for key in ("zero-head", "chance", "bayes")),
+        record.trace.get("converged"), entry.verified, str(record.environment.get("membench") or "unknown"),
+    )  # fmt: skip
 
 
-def _best_lower_bound(bounds: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
+def _load(record: Record, bounds: Mapping[Any, Mapping[str, Any]]) -> float:
+    """T0 log2 N / P: the bits that the facts would take, for each parameter."""
+    config = record.task["config"] if isinstance(record.task["config"], dict) else {}
+    facts = _number(bounds.get("support", {}).get("value", config.get("T0")))
+    vocabulary = 1 / (_number(bounds.get("chance", {}).get("value")) or math.nan)
+    parameters = _number(record.size.get("parameters"))
+    return facts * math.log2(vocabulary) / parameters if vocabulary > 0 and parameters > 0 else math.nan
+
+
+def _best_lower_bound(proven: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
     """The largest accuracy that theory guarantees, and who guarantees it."""
-    proven = [b for b in bounds if b.get("quantity") == "accuracy" and b.get("direction") == "lower"]
-    applying = [bound for bound in proven if bound.get("status", "applies") == "applies"]
-    values = [(_number(bound.get("value")), str(bound.get("name"))) for bound in applying]
+    values = [(_number(b.get("value")), str(b.get("name"))) for b in proven if b.get("quantity") == "accuracy"]
     value, name = max((pair for pair in values if not math.isnan(pair[0])), default=(math.nan, ""))
     return name, value
 
 
-def _guaranteed(bounds: Iterable[Mapping[str, Any]]) -> float:
+def _guaranteed(proven: Iterable[Mapping[str, Any]]) -> float:
     """The largest number of associations that theory guarantees; NaN when it guarantees none."""
-    proven = [b for b in bounds if b.get("quantity") == "associations" and b.get("direction") == "lower"]
-    values = [_number(b.get("value")) for b in proven if b.get("status", "applies") == "applies"]
+    values = [_number(bound.get("value")) for bound in proven if bound.get("quantity") == "associations"]
     return max((value for value in values if value > 0), default=math.nan)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from membench.errors import UsageError
+from membench_leaderboard.score import INTERVALS, measure
 from membench_leaderboard.table import ranked_tables
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart, and a marker each.
@@ -38,7 +39,8 @@ def figure_at(path: Path) -> Iterator[Any]:
         figure, axes = plt.subplots(figsize=(7.2, 5.2), layout="constrained")
         try:
             yield axes
-            figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10)
+            columns = _legend_columns(axes.get_legend_handles_labels()[1])
+            figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=10)
             figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
         except OSError as error:
             raise UsageError(f"cannot write '{path}': {error.strerror}") from None
@@ -46,33 +48,49 @@ def figure_at(path: Path) -> Iterator[Any]:
             plt.close(figure)
 
 
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many as are wanted for so many labels, and as have room side by side: about 96 letters and their samples."""
+    longest = max(map(len, labels), default=0)
+    return max(1, min(2 if len(labels) <= 6 else 4, 96 // (longest + 8)))
+
+
 def draw(rows: pd.DataFrame, path: Path) -> Path:
-    """Accuracy against parameters for one task and protocol, with what theory guarantees and the baselines."""
+    """Accuracy (or divergence) against parameters for one task and protocol, with what is proven and the baselines."""
     tables = list(ranked_tables(rows))
     if len(tables) > 1:
+        names = "; ".join(f"{common['task']} ({common['task_config']}), {common['protocol']}" for common, _ in tables)
         raise UsageError(
-            f"a plot shows one task config and protocol, but there are {len(tables)}; "
-            "choose with --task and --protocol, or name a folder that has one"
+            f"a plot shows one task config and protocol, but there are {len(tables)}: {names}; "
+            "choose with --task, -T and --protocol, or name a folder that has one"
         )
     common, group = tables[0]
+    by = measure(group)
     with figure_at(path) as axes:
-        _curves(axes, group)
-        _baselines(axes, group)
-        axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
+        _curves(axes, group, by)
+        if by == "kl":
+            axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="KL in nats")
+        else:
+            _baselines(axes, group)
+            axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
         _plain_ticks(axes)
-        title = f"{common['task']} ({common['task_config']}), protocol {common['protocol']}"
-        axes.set_title(title, fontsize=11, loc="left")
+        axes.set_title(
+            f"{common['task']} ({common['task_config']}), protocol {common['protocol']}", fontsize=11, loc="left"
+        )
     return path
 
 
-def _curves(axes: Any, group: pd.DataFrame) -> None:
-    architectures = list(group.groupby("architecture", sort=True))
-    for number, (name, rows) in enumerate(architectures):
-        _curve(axes, str(name), rows.sort_values("parameters"), *_look(number))
-    for number, (name, rows) in enumerate(architectures):
+def _curves(axes: Any, group: pd.DataFrame, by: str) -> None:
+    """A curve for each architecture; what was published has hollow markers where there is something else beside it."""
+    mixed = group["published"].nunique() > 1
+    looks = {name: _look(number) for number, name in enumerate(sorted(group["architecture"].unique()))}
+    curves = list(group.groupby(["architecture", "published"], sort=True))
+    for (name, published), rows in curves:
+        label = f"{name} (published)" if mixed and published else str(name)
+        _curve(axes, label, rows.sort_values("parameters"), by, *looks[name], hollow=mixed and bool(published))
+    for (name, published), rows in curves:
         proven = rows.sort_values("parameters").dropna(subset=["lower_bound"])
-        if len(proven):
-            colour, marker = _look(number)
+        if by == "accuracy" and len(proven) and not (mixed and published):
+            colour, marker = looks[name]
             axes.plot(proven["parameters"], proven["lower_bound"], ":", color=colour, marker=marker, markersize=3,
                       label=f"{name}: proven")  # fmt: skip
 
@@ -81,11 +99,13 @@ def _look(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
-def _curve(axes: Any, name: str, rows: pd.DataFrame, colour: str, marker: str) -> None:
-    low = (rows["accuracy"] - rows["low"]).fillna(0).clip(lower=0)
-    high = (rows["high"] - rows["accuracy"]).fillna(0).clip(lower=0)
-    axes.plot(rows["parameters"], rows["accuracy"], color=colour, marker=marker, linewidth=1.6, label=name)
-    axes.errorbar(rows["parameters"], rows["accuracy"], yerr=[low, high], fmt="none", ecolor=colour, capsize=3)
+def _curve(axes: Any, name: str, rows: pd.DataFrame, by: str, colour: str, marker: str, hollow: bool) -> None:
+    ends = INTERVALS[by]
+    low = (rows[by] - rows[ends[0]]).fillna(0).clip(lower=0)
+    high = (rows[ends[1]] - rows[by]).fillna(0).clip(lower=0)
+    style = {"linestyle": "--", "markerfacecolor": "white"} if hollow else {}
+    axes.plot(rows["parameters"], rows[by], color=colour, marker=marker, linewidth=1.6, label=name, **style)
+    axes.errorbar(rows["parameters"], rows[by], yerr=[low, high], fmt="none", ecolor=colour, capsize=3)
 
 
 def _baselines(axes: Any, group: pd.DataFrame) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from samples import make_record
 
-from membench_leaderboard.frame import to_frame
+from membench_leaderboard.frame import Entry, to_frame
 from membench_leaderboard.score import bootstrap_interval, ranked, select, summarise
 
 
@@ -63,6 +63,63 @@ def test_overlapping_intervals_share_a_rank_and_clear_ones_do_not() -> None:
 def test_of_equal_accuracies_the_smaller_model_comes_first() -> None:
     rows = ranked(summarise(to_frame([*records("big", 1.0, parameters=200), *records("small", 1.0)])))  # type: ignore[arg-type]
     assert list(rows["architecture"]) == ["small", "big"]
+
+
+def test_the_front_is_what_nothing_as_small_beats() -> None:
+    best, small = records("best", 0.9, parameters=300), records("small", 0.5, parameters=100)
+    rows = ranked(summarise(to_frame([*best, *small, *records("beaten", 0.8, parameters=400)])))  # type: ignore[arg-type]
+    assert dict(zip(rows["architecture"], rows["pareto"], strict=True)) == {
+        "best": True, "beaten": False, "small": True,
+    }  # fmt: skip
+
+
+def distribution(name: str, kl: float, accuracy: float) -> object:
+    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
+    architecture = {"name": name, "config": {}, "label": ""}
+    return make_record(id=name, architecture=architecture, bounds=bayes, metrics={"accuracy": accuracy, "kl": kl})
+
+
+def test_facts_that_are_distributions_are_ranked_by_divergence() -> None:
+    rows = ranked(summarise(to_frame([distribution("likely", 0.9, 0.7), distribution("near", 0.1, 0.6)])))  # type: ignore[list-item]
+    assert list(zip(rows["architecture"], rows["rank"], strict=True)) == [("near", 1), ("likely", 2)]
+
+
+def test_a_row_without_a_number_is_last_and_shares_no_rank() -> None:
+    rows = ranked(summarise(to_frame([*records("a", 0.1), *records("none", math.nan)])))  # type: ignore[arg-type]
+    assert list(zip(rows["architecture"], rows["rank"], rows["pareto"], strict=True)) == [
+        ("a", 1, True), ("none", 2, False),
+    ]  # fmt: skip
+
+
+def test_many_rows_have_the_intervals_that_each_has_alone() -> None:
+    rng = np.random.default_rng(3)
+    values = {f"m{number}": rng.random(2 + number % 3) for number in range(20)}
+    rows = summarise(to_frame([r for name, some in values.items() for r in records(name, *map(float, some))]))  # type: ignore[arg-type]
+    for row in rows.to_dict("records"):
+        assert (row["low"], row["high"]) == pytest.approx(bootstrap_interval(values[row["architecture"]]))
+
+
+def test_seeds_that_agree_have_an_interval_of_no_width() -> None:
+    assert bootstrap_interval(np.full(7, 0.1)) == (0.1, 0.1)
+
+
+def test_published_rows_stay_apart_from_yours() -> None:
+    entries = [Entry(make_record(), published=True), Entry(make_record(metrics={"accuracy": 0.7}))]
+    assert sorted(summarise(to_frame(entries))["accuracy"]) == [0.5, 0.7]
+
+
+def test_the_load_is_what_the_facts_take_for_each_parameter() -> None:
+    support = {"name": "support", "quantity": "associations", "direction": "upper", "value": 256.0}
+    chance = {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 1 / 16}
+    (row,) = summarise(to_frame([make_record(bounds=[support, chance])])).to_dict("records")
+    assert row["load"] == pytest.approx(256 * 4 / 100)
+
+
+def test_selection_by_options_and_budget() -> None:
+    rows = summarise(to_frame([*records("a", 0.5, parameters=10), *records("b", 0.5, parameters=20)]))  # type: ignore[arg-type]
+    assert len(select(rows, options=["N=50"])) == 2
+    assert select(rows, options=["N=5"]).empty
+    assert list(select(rows, budget=10)["architecture"]) == ["a"]
 
 
 def test_selection_by_task_and_protocol() -> None:

@@ -12,16 +12,17 @@ from membench.errors import UsageError
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.plot import draw
 from membench_leaderboard.score import summarise
-from membench_leaderboard.table import as_text, boards, rows_as_json
+from membench_leaderboard.table import bar, boards, rows_as_json, score_boards
+from membench_leaderboard.text import as_csv, rows_as_markdown, scores_as_markdown
 
 
 def rows(*records: Any) -> Any:
     return summarise(to_frame(records or [make_record(), make_record(seed=1)]))
 
 
-def shown(found: Any, width: int = 80, **more: Any) -> str:
+def shown(found: Any, width: int = 80, make: Any = boards, **more: Any) -> str:
     console = Console(file=io.StringIO(), width=width)
-    for board in boards(found, width=width, **more):
+    for board in make(found, width=width, **more):
         console.print(board)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
@@ -55,6 +56,66 @@ def test_quick_runs_are_shown_but_not_ranked() -> None:
     assert rows_as_json(rows(make_record(protocol=QUICK)))[0]["rank"] is None
 
 
+def sized(name: str, parameters: int, accuracy: float, **more: Any) -> Any:
+    metrics = {"accuracy": accuracy, "kl": 1 - accuracy, "bits_per_parameter": 2.5}
+    return make_record(
+        id=f"{name}{parameters}",
+        architecture={"name": name, "config": {}, "label": ""},
+        size={"parameters": parameters, "without_embeddings": parameters // 2},
+        metrics=metrics,
+        **more,
+    )
+
+
+def test_scores_fit_80_columns_and_say_why_they_are_in_this_order() -> None:
+    found = rows(sized("a", 2000, 0.25), sized("a", 9000, 0.75), sized("b-with-a-long-name", 5000, 0.5))
+    text = shown(found, make=score_boards)
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    for part in ("at 3k", "at 30k", "0.250", "0.750", "2.50", "sorted by area", "trained, self-reported, membench"):
+        assert part in words
+    assert words.index("1 a ") < words.index("2 b-with-a-long-name")
+    assert "█" not in text
+    assert "█" in shown(found, make=score_boards, bars=True)
+    assert text.count("0.500") == 2  # b fits 10k and 30k, and without its embeddings 3k too
+    assert shown(found, make=score_boards, count="without_embeddings").count("0.500") == 3
+
+
+def test_a_wide_terminal_shows_where_each_row_is_from() -> None:
+    from membench_leaderboard.frame import Entry
+
+    found = rows(Entry(make_record(), published=True, verified=True), make_record())
+    for make in (boards, score_boards):
+        words = shown(found, 200, make).split()
+        for part in ("published", "yours", "verified", "self-reported", "trained", "unknown"):
+            assert part in words
+    assert "published, verified" in " ".join(shown(found, 100).split())
+
+
+def test_distributions_show_divergence_first_and_say_so() -> None:
+    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
+    found = rows(sized("a", 2000, 0.25, bounds=bayes))
+    assert "sorted by KL, lower is better" in " ".join(shown(found).split())
+    assert "0.7500" in shown(found)
+    words = " ".join(shown(found, make=score_boards).split())
+    assert "lower is better" in words
+    assert "KL at 3k" in scores_as_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"), [(0, ""), (1, "████████"), (0.5, "████"), (1 / 64, "▏"), (7, "████████")]
+)
+def test_bars(fraction: float, text: str) -> None:
+    assert bar(fraction) == text.ljust(8)
+
+
+def test_markdown_cannot_be_broken_by_a_name() -> None:
+    evil = make_record(architecture={"name": "a|b<script>", "config": {}, "label": "`x`\n| y"})
+    for markdown in (rows_as_markdown(rows(evil)), scores_as_markdown(rows(evil))):
+        assert "a\\|b&lt;script>" in markdown
+        assert "\n| y" not in markdown
+
+
 def test_markup_in_a_name_is_shown_as_text() -> None:
     text = shown(rows(make_record(architecture={"name": "[red]x[/red]", "config": {}, "label": "[bold]"})))
     assert "[red]x[/red]" in text
@@ -62,10 +123,10 @@ def test_markup_in_a_name_is_shown_as_text() -> None:
 
 
 def test_markdown_and_csv_carry_the_same_rows() -> None:
-    markdown = as_text(rows(), "markdown")
+    markdown = rows_as_markdown(rows())
     assert "| aot" in markdown
     assert markdown.startswith("### bigram v1 (N=50), protocol converged v1")
-    (row,) = csv.DictReader(io.StringIO(as_text(rows(), "csv")))
+    (row,) = csv.DictReader(io.StringIO(as_csv(rows())))
     assert (row["architecture"], float(row["accuracy"])) == ("aot", 0.5)
 
 
@@ -78,7 +139,7 @@ def test_a_plot_is_written_in_each_format(tmp_path: Any) -> None:
 def test_a_plot_needs_one_table_and_a_known_format(tmp_path: Any) -> None:
     with pytest.raises(UsageError, match=r"ends in .png, .svg, .pdf"):
         draw(rows(), tmp_path / "board.gif")
-    with pytest.raises(UsageError, match="choose with --task and --protocol"):
+    with pytest.raises(UsageError, match=r"there are 2: bigram .*choose with --task, -T and --protocol"):
         draw(rows(make_record(), make_record(id="q", protocol=QUICK)), tmp_path / "board.png")
     with pytest.raises(UsageError, match="cannot write"):
         draw(rows(), tmp_path / "nowhere" / "board.png")

@@ -10,7 +10,8 @@ def test_all_architectures_run_on_all_tasks_in_one_command(membench: Any) -> Non
     done = membench("run", "--model", "all", "--task", "all", "--protocol", "quick", "-P", "steps=20", "--seeds", "1")
     assert done.returncode == 0, done.stderr
     registry = Registry()
-    rows = json.loads(membench("leaderboard", "--json").stdout)
+    board = json.loads(membench("leaderboard", "results", "--no-published", "--json").stdout)
+    rows = [row for table in board["tables"] for row in table["rows"]]
     assert {(row["architecture"], row["task"]) for row in rows} == {
         (model, task) for model in registry.architectures for task in registry.tasks
     }

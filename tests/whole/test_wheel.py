@@ -86,6 +86,7 @@ def test_a_third_party_plugin_needs_no_change_to_membench(environment: Any, tmp_
         "run", "--model", "bag", "--task", "bigram", "-T", "N=6", "-P", "rounds=1", "--seeds", "2", cwd=tmp_path
     )
     assert ran.returncode == 0, ran.stderr
-    (board,) = json.loads(environment.membench("leaderboard", "--json", cwd=tmp_path).stdout)
-    assert (board["architecture"], board["rank"], board["seeds"]) == ("bag", 1, 2)
-    assert board["parameters"] == 6 * 16 + 16 * 6 + 6
+    shown = environment.membench("leaderboard", "results", "--no-published", "--json", cwd=tmp_path)
+    ((row,),) = [table["rows"] for table in json.loads(shown.stdout)["tables"]]
+    assert (row["architecture"], row["rank"], row["seeds"]) == ("bag", 1, 2)
+    assert row["parameters"] == 6 * 16 + 16 * 6 + 6

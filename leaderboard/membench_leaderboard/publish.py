@@ -1,0 +1,88 @@
+"""Publish records: `python -m membench_leaderboard.publish results/` writes the compact files and LEADERBOARD.md.
+
+For maintainers, in a checkout: what is written there comes with the next release of the package.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from membench.errors import MembenchError, UsageError
+from membench.records import write_atomically
+from membench.registry import NAME
+from membench_leaderboard.document import leaderboard_document
+from membench_leaderboard.frame import Entry
+from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries
+from membench_leaderboard.published.compact import compact
+from membench_leaderboard.sources import read_entries
+from membench_leaderboard.table import is_ranked
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@click.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--source", type=click.Choice([BOARD, PAPER]), default=BOARD, show_default=True,
+              help="The published board, or the store for reproductions of papers.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Leave out what was published before.")
+def main(folders: tuple[Path, ...], source: str, fresh: bool) -> None:
+    """Add the finished trials below FOLDERS to what is published, and write LEADERBOARD.md again.
+
+    A trial that was published before is replaced. Without FOLDERS, only the files are written again.
+    """
+    if not (CHECKOUT / "pyproject.toml").is_file():
+        raise UsageError(f"'{CHECKOUT}' is not a checkout of membench; records are published from one")
+    found, problems = read_entries(folders)
+    for problem in problems:
+        click.echo(f"membench: {problem}", err=True)
+    chosen, left_out = publishable(found)
+    for path in publish(chosen, source, HERE, fresh=fresh):
+        click.echo(f"wrote {path.relative_to(CHECKOUT)} ({path.stat().st_size:,} bytes)")
+    write_atomically(CHECKOUT / "LEADERBOARD.md", leaderboard_document(published_entries()))
+    click.echo(f"{len(chosen)} records published, {left_out} left out (failed, or not to be ranked); LEADERBOARD.md")
+
+
+def publishable(found: Iterable[Entry]) -> tuple[list[Entry], int]:
+    """Complete records of protocols that are ranked, and how many others there are."""
+    found = list(found)
+    chosen = [one for one in found if one.record.complete and is_ranked(str(one.record.protocol["name"]))]
+    return chosen, len(found) - len(chosen)
+
+
+def publish(new: Iterable[Entry], source: str, root: Path, *, fresh: bool = False) -> list[Path]:
+    """Write one compact file for each task below root/source; of two records of one trial, the new one stays."""
+    before = [] if fresh else published_entries(source, root)
+    merged = {(one.record.id, one.record.seed): one for one in (*before, *new)}
+    by_task: dict[str, list[Entry]] = {}
+    for entry in merged.values():
+        by_task.setdefault(_file_name(entry), []).append(entry)
+    folder = root / source
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for task, some in sorted(by_task.items()):
+        written.append(folder / task)
+        write_atomically(written[-1], compact(some))
+    for path in set(folder.glob("*.jsonl")) - set(written):
+        path.unlink()
+    return written
+
+
+def _file_name(entry: Entry) -> str:
+    task = str(entry.record.task["name"])
+    if not NAME.fullmatch(task):
+        raise UsageError(f"'{entry.source}' is about a task called {task!r}, which cannot be the name of a file")
+    return f"{task}.jsonl"
+
+
+if __name__ == "__main__":
+    try:
+        main.main(standalone_mode=False)
+    except MembenchError as error:
+        sys.exit(f"membench: {error}")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

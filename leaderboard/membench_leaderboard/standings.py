@@ -1,0 +1,132 @@
+"""Standings: one score for each architecture of a table, from all its sizes. docs/leaderboard.md has the formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from membench_leaderboard.score import BY_SEED, INTERVALS, Numbers, measure, percentiles, resampled_means, shared_ranks
+
+BUDGETS = (3_000, 10_000, 30_000)
+# Half a decade for each budget: a model is credited from its own size on, up to the next larger one that is better.
+AREA_FROM, AREA_TO = 3_000, 100_000
+COUNTS = {"all": "parameters", "without_embeddings": "without_embeddings"}
+MASTERED = 0.99  # the accuracy that the load is read at
+
+Row = dict[str, Any]
+
+
+def standings(group: pd.DataFrame) -> list[Row]:
+    """The architectures of one table, best area first; what was published is apart from what was not."""
+    by = measure(group)
+    found = [
+        _standing(str(name), bool(published), [dict(row) for row in _records(some)], by)
+        for (name, published), some in group.groupby(["architecture", "published"], sort=True)
+    ]
+    sign = -1 if by == "kl" else 1
+    found.sort(key=lambda one: (-sign * one["area"], -_or_nothing(one["peak_bits_per_parameter"]), one["architecture"]))
+    area, low, high = (np.array([sign * one[key] for one in found]) for key in ("area", "area_low", "area_high"))
+    ranks, tied = shared_ranks(area, np.minimum(low, high), np.maximum(low, high))
+    return [{"rank": rank, "tied": tie, **one} for rank, tie, one in zip(ranks, tied, found, strict=True)]
+
+
+def _records(rows: pd.DataFrame) -> list[Row]:
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+
+
+def _or_nothing(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def _standing(architecture: str, published: bool, rows: list[Row], by: str) -> Row:
+    area, low, high = _area(pieces(rows, by), by, rows)
+    return {
+        "architecture": architecture,
+        "published": published,
+        "budgets": {
+            str(budget): {count: _at_budget(rows, budget, column, by) for count, column in COUNTS.items()}
+            for budget in BUDGETS
+        },
+        "area": area,
+        "area_low": low,
+        "area_high": high,
+        "peak_bits_per_parameter": _over(rows, "bits_per_parameter", max),
+        "load_at_99": _over([row for row in rows if row["accuracy"] >= MASTERED], "load", max),
+        "ratio_to_bound": _over(rows, "ratio_to_bound", max),
+        "ratio_to_oracle": _over(rows, "ratio_to_oracle", max),
+        "excess_kl": _over(rows, "excess_kl", min),
+        "verified": all(row["verified"] for row in rows),
+        "membench": ", ".join(sorted({row["membench"] for row in rows})),
+        "models": len(rows),
+    }
+
+
+def _over(rows: Iterable[Row], name: str, choose: Callable[..., float]) -> float:
+    return choose((row[name] for row in rows if not math.isnan(row[name])), default=math.nan)
+
+
+def best(rows: Iterable[Row], by: str) -> Row | None:
+    """The row with the best mean; of equals the smaller, then the first by id."""
+    sign = -1 if by == "kl" else 1
+    measured = [row for row in rows if not math.isnan(row[by])]
+    return min(measured, key=lambda row: (-sign * row[by], row["parameters"], row["id"]), default=None)
+
+
+def _at_budget(rows: Iterable[Row], budget: int, column: str, by: str) -> Row | None:
+    found = best((row for row in rows if row[column] <= budget), by)
+    if found is None:
+        return None
+    return {name: found[name] for name in ("accuracy", "low", "high", "kl", "kl_low", "kl_high", "id", "parameters")}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the area: the best row with at most so many parameters, and the share of the range where it is that."""
+
+    row: Row | None  # None where nothing fits
+    start: float
+    end: float
+
+    @property
+    def weight(self) -> float:
+        return math.log(self.end / self.start) / math.log(AREA_TO / AREA_FROM)
+
+
+def pieces(rows: Sequence[Row], by: str) -> list[Piece]:
+    """The step function 'best mean with at most p parameters' over the range of the area."""
+    steps: list[tuple[float, Row | None]] = [(AREA_FROM, best((r for r in rows if r["parameters"] <= AREA_FROM), by))]
+    for row in sorted(rows, key=lambda row: (row["parameters"], row["id"])):
+        if AREA_FROM < row["parameters"] < AREA_TO:
+            better = best([one for one in (steps[-1][1], row) if one], by)
+            if better is row:
+                steps.append((row["parameters"], row))
+    ends = [start for start, _ in steps[1:]] + [AREA_TO]
+    found = [Piece(row, start, end) for (start, row), end in zip(steps, ends, strict=True)]
+    return [piece for piece in found if piece.end > piece.start]
+
+
+def _area(found: Sequence[Piece], by: str, rows: Sequence[Row]) -> tuple[float, float, float]:
+    """The mean of the step function over log p, and its interval over resampled seeds.
+
+    Where nothing fits, an accuracy counts as 0 and a divergence as ln N, the most that a uniform guess can have.
+    """
+    chance = next((row["chance"] for row in rows if row["chance"] > 0), math.nan)
+    nothing = 0.0 if by == "accuracy" else -math.log(chance) if chance > 0 else math.nan
+    constant = sum(piece.weight * nothing for piece in found if piece.row is None)
+    counted = [(piece.weight, piece.row) for piece in found if piece.row is not None]
+    area = constant + sum(weight * row[by] for weight, row in counted)
+    if not counted or any(math.isnan(row[INTERVALS[by][0]]) for _, row in counted):
+        return area, math.nan, math.nan
+    low, high = percentiles(constant + _weighted_means(counted, by))
+    return area, float(low), float(high)
+
+
+def _weighted_means(counted: Sequence[tuple[float, Row]], by: str) -> Numbers:
+    means = [weight * resampled_means(row[BY_SEED[by]][None, :])[0] for weight, row in counted]
+    total: Numbers = np.sum(means, axis=0)
+    return total

@@ -68,10 +68,12 @@ class Mixer(nn.Module):
         """The head's output at each of the last `queries` positions: [batch, queries, d]."""
         S = stream.shape[1]
         wanted = _linear(stream[:, S - queries :], self.key.T @ self.query)  # [batch, queries, d]
+        if queries == 1:
+            weights = (wanted * stream).sum(2).softmax(1)  # [batch, S]: many tiny matrix products are slower
+            return _linear((weights[..., None] * stream).sum(1, keepdim=True), self.output @ self.value)
         scores = wanted @ stream.mT  # [batch, queries, S]
-        if queries > 1:
-            future = torch.ones(queries, S, dtype=torch.bool, device=scores.device).triu(S - queries + 1)
-            scores = scores.masked_fill(future, -math.inf)
+        future = torch.ones(queries, S, dtype=torch.bool, device=scores.device).triu(S - queries + 1)
+        scores = scores.masked_fill(future, -math.inf)
         return _linear(scores.softmax(2) @ stream, self.output @ self.value)
 
 
@@ -171,11 +173,13 @@ def _heads(W_1: Tensor, b_1: Tensor, W_2: Tensor, alpha: float) -> tuple[Tensor,
 
 
 def _attend_to_self(content: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Tensor:
-    """Attention of each token [batch, d] over itself and the bias token, whose zero vector has score and value 0."""
+    """Attention of each token [batch, d] over itself and the bias token, whose zero vector has score and value 0.
+
+    A softmax over a score and 0 is a sigmoid, and one pass over the scores instead of several.
+    """
     token = pad(content, (0, 1), value=1.0)  # [batch, d + 1]
     score = linear(token, query) * linear(token, key)  # [batch, w]
-    weights = torch.stack([score, torch.zeros_like(score)]).softmax(0)
-    return linear(weights[0] * linear(token, value), output)
+    return linear(score.sigmoid() * linear(token, value), output)
 
 
 def _linear(vectors: Tensor, weight: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from membench.api import Facts
-from membench_linear_memory.model import LinearMemory
+from membench_linear_memory.model import GAIN, LinearMemory
 
 
 def hebb(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
@@ -39,9 +39,9 @@ def _associations(memory: LinearMemory, facts: Facts) -> tuple[Tensor, Tensor]:
     return memory.contexts(torch.from_numpy(facts.inputs)), targets @ memory.outputs
 
 
-def _fill(memory: LinearMemory, weight: Tensor) -> None:
+def _fill(memory: LinearMemory, matrix: Tensor) -> None:
     with torch.no_grad():
-        memory.weight.copy_(weight)
+        memory.weight.copy_(matrix / GAIN)
 
 
 def _spectrum(inputs: Tensor) -> Mapping[str, Any]:

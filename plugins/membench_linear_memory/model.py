@@ -11,9 +11,15 @@ from torch.nn.functional import embedding, normalize
 from membench.api import Shape
 from membench_linear_memory import LinearMemoryConfig
 
+# Between unit vectors, a matrix must have entries of this order to be sure of an answer. Adam moves a weight
+# by about its learning rate in a step, so that with weights of order 1 the rates that suit other models suit it.
+GAIN = 32.0
+
 
 class LinearMemory(nn.Module):
     """Maps tokens int64[batch, S] to logits [batch, N]: U W x, with x the frozen unit vector of the context.
+
+    What is trained is W / GAIN.
 
     A table of N^S context vectors is never made. Each token has random phases at each position, a
     context adds those of its tokens, and x is their cosine, normalised: the real part of a binding of
@@ -31,10 +37,15 @@ class LinearMemory(nn.Module):
         self.register_buffer("phases", 2 * math.pi * torch.rand(S, N, config.d))
         self.register_buffer("outputs", normalize(torch.randn(N, config.d), dim=1))
         # Zero would do for a convex loss, but its logits are all equal, and no answer is then the largest.
-        self.weight = nn.Parameter(0.01 * torch.randn(config.d, config.d))
+        self.weight = nn.Parameter(0.01 / GAIN * torch.randn(config.d, config.d))
+
+    @property
+    def matrix(self) -> Tensor:
+        """W, [d, d]."""
+        return GAIN * self.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.contexts(tokens) @ self.weight.T @ self.outputs.T
+        return self.contexts(tokens) @ self.matrix.T @ self.outputs.T
 
     def contexts(self, tokens: Tensor) -> Tensor:
         """The unit vectors of contexts, [batch, d]."""

@@ -56,7 +56,7 @@ def test_logits_are_products_of_frozen_unit_vectors_and_the_matrix() -> None:
     bound = torch.stack([torch.cos(a + b + c) for a, b, c in angles])
     torch.testing.assert_close(x, bound / bound.norm(dim=1, keepdim=True))
     torch.testing.assert_close(memory.outputs.norm(dim=1), torch.ones(5, dtype=torch.float64), rtol=1e-6, atol=1e-6)
-    expected = torch.stack([memory.outputs @ (memory.weight @ one) for one in x])
+    expected = torch.stack([memory.outputs @ (memory.matrix @ one) for one in x])
     torch.testing.assert_close(memory(tokens), expected)
 
 
@@ -84,7 +84,7 @@ def test_hebb_is_the_sum_of_outer_products() -> None:
     HEBB(memory, facts)
     x = memory.contexts(torch.from_numpy(facts.inputs))
     expected = sum(torch.outer(memory.outputs[label], one) for label, one in zip(facts.targets, x, strict=True))
-    torch.testing.assert_close(memory.weight.detach(), expected)
+    torch.testing.assert_close(memory.matrix.detach(), expected)
 
 
 def test_hebb_weighs_likely_contexts_and_averages_distributions() -> None:
@@ -94,14 +94,14 @@ def test_hebb_weighs_likely_contexts_and_averages_distributions() -> None:
     expected = torch.zeros(5, 5, dtype=torch.float64)
     for i, k in itertools.product(range(7), range(6)):
         expected += 7 * facts.prior[i] * facts.targets[i, k] * torch.outer(memory.outputs[k], x[i])
-    torch.testing.assert_close(memory.weight.detach(), expected)
+    torch.testing.assert_close(memory.matrix.detach(), expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_pseudo_inverse_recalls_d_contexts_exactly(seed: int) -> None:
     memory, facts = build(Shape(50, 2), 20, seed), random_facts(Shape(50, 2), 20, seed)
     report = PSEUDO_INVERSE(memory, facts)
-    recalled = memory.contexts(torch.from_numpy(facts.inputs)) @ memory.weight.T
+    recalled = memory.contexts(torch.from_numpy(facts.inputs)) @ memory.matrix.T
     torch.testing.assert_close(recalled, memory.outputs[facts.targets], rtol=1e-8, atol=1e-8)
     assert accuracy(memory, facts) == 1
     assert report["rank"] == 20
@@ -111,7 +111,7 @@ def test_the_pseudo_inverse_recalls_d_contexts_exactly(seed: int) -> None:
 def test_with_more_than_d_contexts_the_rank_is_d_and_recall_is_not_exact() -> None:
     memory, facts = build(Shape(50, 2), 10), random_facts(Shape(50, 2), 100)
     assert PSEUDO_INVERSE(memory, facts)["rank"] == 10
-    recalled = memory.contexts(torch.from_numpy(facts.inputs)) @ memory.weight.T
+    recalled = memory.contexts(torch.from_numpy(facts.inputs)) @ memory.matrix.T
     assert (recalled - memory.outputs[facts.targets]).abs().max() > 0.1
     assert 0.02 < accuracy(memory, facts) < 0.9
 

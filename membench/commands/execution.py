@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +13,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from membench.commands.common import parse_seeds
 from membench.errors import UsageError
 from membench.execute import Execution, Watcher, execute
+from membench.plan import Request
 from membench.records import Record, Store
 from membench.registry import Selection
 from membench.trial import Trial
@@ -23,25 +26,46 @@ DEVICES = ("cpu", "cuda", "mps")
 
 
 def request_options(command: F) -> F:
-    """--model, --task, -M, -T, -P and --protocol: what a `Request` is made of, but for its seeds."""
-    for decorate in reversed(
-        (
-            click.option("--model", "models", multiple=True, required=True, metavar="NAME",
-                         help="Architecture; several with commas, or all."),
-            click.option("--task", "tasks", multiple=True, required=True, metavar="NAME",
-                         help="Task; several with commas, or all."),
-            click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE",
-                         help="Architecture option: d=10, d=7,10,13 or H=1:31:5."),
-            click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE",
-                         help="Task option, in the same way."),
-            click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
-                         help="Protocol option, in the same way."),
-            click.option("--protocol", default="converged", show_default=True, metavar="NAME",
-                         help="How weights are found; see: membench run --help"),
-        )
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
+    """--model, --task, -M, -T, -P, --protocol and --seeds, handed over as one `request`."""
+
+    @click.option(
+        "--model",
+        "models",
+        multiple=True,
+        required=True,
+        metavar="NAME",
+        help="Architecture; several with commas, or all.",
+    )
+    @click.option(
+        "--task", "tasks", multiple=True, required=True, metavar="NAME", help="Task; several with commas, or all."
+    )
+    @click.option(
+        "-M",
+        "model_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Architecture option: d=10, d=7,10,13 or H=1:31:5.",
+    )
+    @click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way.")
+    @click.option(
+        "-P", "protocol_options", multiple=True, metavar="NAME=VALUE", help="Protocol option, in the same way."
+    )
+    @click.option(
+        "--protocol",
+        default="converged",
+        show_default=True,
+        metavar="NAME",
+        help="How weights are found; see: membench run --help",
+    )
+    @click.option(
+        "--seeds", default="5", show_default=True, callback=parse_seeds, help="How many, or which (3,7 or 10:14)."
+    )
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **given: Any) -> Any:
+        own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
+        return command(*arguments, request=Request(**own), **given)
+
+    return wrapped  # type: ignore[return-value]
 
 
 def execution_options(command: F) -> F:

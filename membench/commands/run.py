@@ -10,7 +10,7 @@ import click
 
 from membench import weights
 from membench.budget import COUNTS, Budget, parse_budget
-from membench.commands.common import console, json_option, load_registry, parse_seeds, plugin_options, print_json
+from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.engine.protocols import PROTOCOLS
 from membench.errors import PluginError, UsageError
@@ -38,9 +38,6 @@ def _protocol_help() -> str:
 @click.command(epilog=_protocol_help())
 @request_options
 @click.option(
-    "--seeds", default="5", show_default=True, callback=parse_seeds, help="How many, or which (3,7 or 10:14)."
-)
-@click.option(
     "--budget",
     "budgets",
     metavar="3k,10k",
@@ -62,13 +59,7 @@ def _protocol_help() -> str:
 @json_option
 @plugin_options
 def run(
-    models: tuple[str, ...],
-    tasks: tuple[str, ...],
-    model_options: tuple[str, ...],
-    task_options: tuple[str, ...],
-    protocol_options: tuple[str, ...],
-    protocol: str,
-    seeds: tuple[int, ...],
+    request: Request,
     budgets: str | None,
     count: str,
     execution: Execution,
@@ -93,8 +84,7 @@ def run(
     membench run --model all --task bigram --budget 3k,10k,30k
     """
     registry = load_registry(files, block)
-    within = _budgets(budgets, count)
-    request = Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds, within)
+    request = replace(request, budgets=_budgets(budgets, count))
     trials = plan(registry, request, lambda reason: click.echo(f"left out: {reason}", err=True))
     if floor:
         _require_bottleneck(trials)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from membench.commands.common import json_option, load_registry, parse_seeds, plugin_options, print_json
+from membench.commands.common import json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.commands.run import fail_if_any, show
 from membench.execute import Execution
@@ -23,22 +23,13 @@ from membench.trial import Trial
 
 @click.command()
 @request_options
-@click.option(
-    "--seeds", default="5", show_default=True, callback=parse_seeds, help="How many, or which (3,7 or 10:14)."
-)
 @execution_options
 @out_option
 @click.option("--dry-run", is_flag=True, help="Say how many trials would run and how long they take, and stop.")
 @json_option
 @plugin_options
 def sweep(
-    models: tuple[str, ...],
-    tasks: tuple[str, ...],
-    model_options: tuple[str, ...],
-    task_options: tuple[str, ...],
-    protocol_options: tuple[str, ...],
-    protocol: str,
-    seeds: tuple[int, ...],
+    request: Request,
     execution: Execution,
     out: Path,
     dry_run: bool,
@@ -57,7 +48,6 @@ def sweep(
     membench sweep --model aot --task bigram -M d=7,10,13 -M H=1:31:5 --dry-run
     """
     registry = load_registry(files, block)
-    request = Request(models, tasks, model_options, task_options, protocol, protocol_options, seeds)
     trials = shuffled(plan(registry, request))
     store = Store(out)
     if not dry_run:

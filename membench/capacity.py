@@ -1,0 +1,254 @@
+"""Capacity: how many facts a model memorises before it no longer does, and how sure that number is.
+
+The search brackets the transition by doubling and halving, and then refines around it. The threshold is not
+where the search ends: it is fitted to all trials, as the number of facts at which half of the seeds succeed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+RESAMPLES = 1000
+LEVEL = 0.95
+PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer
+PEAK_GAIN = 0.02  # what a doubling must gain for the peak to be sought further up
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one trial showed."""
+
+    value: int  # of the option that is varied
+    seed: int
+    facts: int
+    load: float  # bits asked for, for each parameter
+    accuracy: float
+    bits: float  # memorised, for each parameter
+
+    def reaches(self, level: float) -> bool:
+        return self.accuracy >= level - 1e-12
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """How many facts half of the seeds memorise at a level of accuracy.
+
+    `status` is found, at least (the largest number that there is was still memorised) or below (the
+    smallest was not); the interval is NaN unless found.
+    """
+
+    level: float
+    status: str
+    facts: float
+    low: float
+    high: float
+    load: float
+    load_low: float
+    load_high: float
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most bits for each parameter, as a mean over seeds, and where that was."""
+
+    bits: float
+    low: float
+    high: float
+    facts: int
+    load: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All seeds at one value."""
+
+    value: int
+    facts: int
+    load: float
+    seeds: int
+    accuracy: float
+    bits: float
+    reached: tuple[float, ...]  # for each level, the fraction of seeds that reach it
+
+
+def summarise(done: Sequence[Measurement], levels: Sequence[float]) -> list[Summary]:
+    by_value: dict[int, list[Measurement]] = {}
+    for one in done:
+        by_value.setdefault(one.value, []).append(one)
+    return [_summary(by_value[value], levels) for value in sorted(by_value)]
+
+
+def _summary(some: Sequence[Measurement], levels: Sequence[float]) -> Summary:
+    return Summary(
+        some[0].value,
+        some[0].facts,
+        some[0].load,
+        len(some),
+        float(np.mean([one.accuracy for one in some])),
+        float(np.mean([one.bits for one in some])),
+        tuple(float(np.mean([one.reaches(level) for one in some])) for level in levels),
+    )
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which values to train next. It depends on what was measured alone, so that it can be taken up again."""
+
+    levels: tuple[float, ...]
+    start: int
+    smallest: int
+    largest: int
+    growth: int = 1  # facts grow as this power of the value
+    resolution: float = 0.1  # neighbours at a threshold differ by at most this part
+
+    def next_values(self, done: Sequence[Measurement]) -> list[int]:
+        """The values of the next round; none when the search has ended."""
+        rows = summarise(done, self.levels)
+        if not rows:
+            return [self._inside(self.start)]
+        wanted = {self._one_bit_for_each_parameter(rows[0])} if len(rows) == 1 else set()
+        if wanted <= {row.value for row in rows}:
+            wanted = self._towards_peak(rows).union(*(self._towards(i, rows) for i in range(len(self.levels))))
+        return sorted(wanted - {row.value for row in rows})
+
+    def _inside(self, value: float) -> int:
+        return round(min(max(value, self.smallest), self.largest))
+
+    def _one_bit_for_each_parameter(self, row: Summary) -> int:
+        """A first guess: few models hold much less, and few hold more than two or three."""
+        if not (math.isfinite(row.load) and row.load > 0):
+            return row.value
+        return self._inside(row.value * row.load ** (-1 / self.growth))
+
+    def _towards(self, level: int, rows: Sequence[Summary]) -> set[int]:
+        """Values that bracket where a level is no longer reached, or that divide the bracket."""
+        reached = [row.reached[level] for row in rows]
+        split = crossing(reached)
+        if not any(one == 1 for one in reached[:split]) and rows[0].value > self.smallest:
+            return {self._inside(rows[0].value // 2)}
+        if not any(one == 0 for one in reached[split:]) and rows[-1].value < self.largest:
+            return {self._inside(2 * rows[-1].value)}
+        if split in (0, len(rows)):
+            return set()
+        gaps = {split: self.resolution}
+        if split > 1 and reached[split - 1] < 1:
+            gaps[split - 1] = 3 * self.resolution  # further away a value tells less of the threshold
+        if split + 1 < len(rows) and reached[split] > 0:
+            gaps[split + 1] = 3 * self.resolution
+        return {middle for gap, apart in gaps.items() for middle in _between(rows[gap - 1], rows[gap], apart)}
+
+    def _towards_peak(self, rows: Sequence[Summary]) -> set[int]:
+        bits = [row.bits for row in rows]
+        if not all(map(math.isfinite, bits)):
+            return set()
+        top = int(np.argmax(bits))
+        if top == len(rows) - 1 and rows[-1].value < self.largest:
+            rising = top == 0 or bits[top] > (1 + PEAK_GAIN) * bits[top - 1]
+            return {self._inside(2 * rows[-1].value)} if rising else set()
+        pairs = [(rows[i], rows[i + 1]) for i in (top - 1, top) if 0 <= i < len(rows) - 1]
+        return {middle for left, right in pairs for middle in _between(left, right, PEAK_RESOLUTION)}
+
+
+def crossing(reached: Sequence[float]) -> int:
+    """How many values come before the success rate falls below a half.
+
+    Where the rates are not in order, this is where their isotonic regression falls below it.
+    """
+    gains = np.concatenate([[0.0], np.cumsum(np.asarray(reached) - 0.5)])
+    return int(len(gains) - 1 - np.argmax(gains[::-1]))
+
+
+def _between(left: Summary, right: Summary, resolution: float) -> set[int]:
+    """The geometric middle, if the two are further apart than they should be and anything lies between."""
+    if right.value <= (1 + resolution) * left.value or right.value - left.value < 2:
+        return set()
+    return {min(max(round(math.sqrt(left.value * right.value)), left.value + 1), right.value - 1)}
+
+
+def threshold(done: Sequence[Measurement], levels: Sequence[float], level: float) -> Threshold:
+    """The number of facts at which half of the seeds reach the level, by logistic regression on its logarithm."""
+    rows = summarise(done, levels)
+    reached = [row.reached[list(levels).index(level)] for row in rows]
+    split = crossing(reached)
+    if split in (0, len(rows)):
+        edge, status = (rows[0], "below") if split == 0 else (rows[-1], "at least")
+        return Threshold(level, status, edge.facts, math.nan, math.nan, edge.load, math.nan, math.nan)
+    facts = np.log([row.facts for row in rows])
+    middle, step = (facts[split] + facts[split - 1]) / 2, facts[split] - facts[split - 1]
+    seeds = np.array([row.seeds for row in rows], dtype=float)
+    curve = _Logistic((facts - middle) / step, seeds)
+    found = middle + step * np.array([*curve.middle(np.array([reached]) * seeds), *curve.interval(reached)])
+    if set(reached[:split]) == {1.0} and set(reached[split:]) == {0.0}:  # it may lie anywhere in between
+        found[1:] = min(found[1], facts[split - 1]), max(found[2], facts[split])
+    found = np.clip(found, facts[0], facts[-1])
+    loads = np.interp(found, facts, np.log([row.load for row in rows]))
+    return Threshold(level, "found", *map(float, np.exp(found)), *map(float, np.exp(loads)))
+
+
+@dataclass(frozen=True)
+class _Logistic:
+    """Success against a scaled logarithm, with the penalty of Firth (1993).
+
+    Without it, data that one cut separates, which is what a sharp transition gives, have no best curve.
+    """
+
+    x: Array
+    trials: Array
+
+    def middle(self, successes: Array) -> Array:
+        """Where success is as likely as failure, for each row of successes."""
+        offset, slope = self._fit(successes).T
+        slope = np.minimum(slope, -1e-3)  # more facts are never easier
+        return np.asarray(-offset / slope)
+
+    def interval(self, reached: Sequence[float]) -> Array:
+        """Percentiles over seeds that are drawn anew from the fitted curve.
+
+        Seeds that all succeed, or all fail, would have no spread if they themselves were resampled.
+        """
+        offset, slope = self._fit((np.asarray(reached) * self.trials)[None])[0]
+        chance = 1 / (1 + np.exp(-np.clip(offset + slope * self.x, -500, 500)))
+        drawn = np.random.default_rng(0).binomial(self.trials.astype(int), chance, (RESAMPLES, len(self.x)))
+        return np.quantile(self.middle(drawn.astype(float)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+
+    def _fit(self, successes: Array) -> Array:
+        """Offset and slope of each row, [rows, 2], by Newton's method on Firth's equations."""
+        columns = np.column_stack([np.ones_like(self.x), self.x])
+        found = np.zeros((len(successes), 2))
+        for _ in range(200):
+            chance = 1 / (1 + np.exp(-np.clip(found @ columns.T, -30, 30)))
+            weight = self.trials * chance * (1 - chance)
+            information = np.einsum("rv,vi,vj->rij", weight, columns, columns) + 1e-12 * np.eye(2)
+            leverage = weight * np.einsum("vi,rij,vj->rv", columns, np.linalg.inv(information), columns)
+            score = (successes - self.trials * chance + leverage * (0.5 - chance)) @ columns
+            step = np.linalg.solve(information, score[:, :, None])[:, :, 0]
+            length = np.abs(step).max(axis=1, keepdims=True)
+            found = found + step * np.minimum(1.0, 1.0 / np.maximum(length, 1e-12))
+            if length.max() < 1e-6:
+                break
+        return found
+
+
+def peak(done: Sequence[Measurement], levels: Sequence[float] = ()) -> Peak | None:
+    """The largest mean of memorised bits for each parameter; None for a model without parameters."""
+    rows = [row for row in summarise(done, levels) if math.isfinite(row.bits)]
+    if not rows:
+        return None
+    best = max(rows, key=lambda row: row.bits)
+    low, high = mean_interval([one.bits for one in done if one.value == best.value])
+    return Peak(best.bits, low, high, best.facts, best.load)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Percentile interval of a mean over resampled seeds; NaN for fewer than two."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = np.quantile(np.asarray(values)[picks].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

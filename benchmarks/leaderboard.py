@@ -22,9 +22,9 @@ import numpy as np
 from membench.records import Record
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.score import summarise
+from membench_leaderboard.rows import summarise
+from membench_leaderboard.scores import standings
 from membench_leaderboard.sources import gather, no_collection
-from membench_leaderboard.standings import standings
 from membench_leaderboard.table import ranked_tables
 
 T = TypeVar("T")

@@ -10,17 +10,36 @@ import click
 
 import membench.threads  # noqa: F401  (first of all: it is too late once numpy is there)
 from membench import __version__
-from membench.commands import bounds, floor, leaderboard, models, plugins, run, tasks
+from membench.commands import (
+    baseline,
+    bounds,
+    capacity,
+    compare,
+    floor,
+    leaderboard,
+    models,
+    plot,
+    plugins,
+    regress,
+    report,
+    reproduce,
+    run,
+    submit,
+    sweep,
+    tasks,
+    verify,
+)
 from membench.errors import MembenchError
 
 EPILOG = """\b
 Start with:
   membench run --model aot --task bigram     measure an architecture
-  membench leaderboard                       compare what was measured
+  membench leaderboard results               compare what was measured
   membench models aot                        see an architecture's options
 
 \b
-Exit codes: 0 ok, 2 usage, 3 a plugin or trial failed, 130 interrupted."""
+Exit codes: 0 ok, 1 capacity was lost or a verification failed, 2 usage,
+  3 a plugin or trial failed, 130 interrupted."""
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -29,7 +48,26 @@ def cli() -> None:
     """Measures how much a neural architecture can memorise, against what theory says it can."""
 
 
-for verb in (run, leaderboard, bounds, floor, models, tasks, plugins):
+VERBS = (
+    run,
+    sweep,
+    reproduce,
+    plot,
+    capacity,
+    leaderboard,
+    report,
+    bounds,
+    floor,
+    baseline,
+    regress,
+    compare,
+    models,
+    tasks,
+    plugins,
+    submit,
+    verify,
+)
+for verb in VERBS:
     cli.add_command(getattr(verb, verb.__name__.rpartition(".")[2]))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from membench.errors import UsageError, unknown
 from membench.plan import Request, plan
 from membench.registry import Registry
-from membench.tables import Table
+from membench.toml_table import Table
 from membench.trial import Trial
 
 Options = Mapping[str, str]

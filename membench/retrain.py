@@ -19,11 +19,11 @@ from typing import Any
 from membench.engine.protocols import get_protocol
 from membench.errors import MembenchError, UsageError
 from membench.execute import Execution, Watcher, execute
+from membench.marks import sha256
 from membench.plan import check_fit
 from membench.records import Record, Store
 from membench.registry import Registry
 from membench.trial import Trial
-from membench.verification import sha256
 from membench.verify import FAILED, UNCHECKED, VERIFIED, Verdict, verify
 
 COMPARED = ("accuracy", "bits")

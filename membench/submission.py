@@ -13,9 +13,9 @@ from typing import Any
 
 from membench import __version__, weights
 from membench.errors import UsageError
+from membench.marks import MARKS, sha256
 from membench.records import NewerSchema, Record, Store
 from membench.registry import NAME
-from membench.verification import MARKS, sha256
 
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1

@@ -19,11 +19,11 @@ from membench.environment import describe_environment
 from membench.errors import MembenchError, UsageError
 from membench.examination import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
 from membench.facts import Shape, weight_seed
+from membench.marks import sha256
 from membench.options import validate
 from membench.records import NewerSchema, Record, Store
 from membench.registry import BUILT_IN, GROUP, Registry, Selection
 from membench.trial import Point
-from membench.verification import sha256
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
 TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row

@@ -11,7 +11,7 @@ from samples import make_record
 from membench.records import Record
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.score import summarise
+from membench_leaderboard.rows import summarise
 
 HOSTILE = "<script>alert(1)</script>"
 QUICK = {"name": "quick", "version": 1, "config": {}, "label": ""}

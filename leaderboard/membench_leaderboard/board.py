@@ -12,8 +12,8 @@ from membench.records import Record
 from membench.registry import Registry
 from membench_leaderboard.frame import Entry, entries, to_frame
 from membench_leaderboard.rerun import rerun_command
-from membench_leaderboard.score import measure, summarise
-from membench_leaderboard.standings import standings
+from membench_leaderboard.rows import sorted_by, summarise
+from membench_leaderboard.scores import standings
 from membench_leaderboard.table import is_ranked, note, ranked_tables, score_note, told
 
 
@@ -54,7 +54,7 @@ def _table(common: Mapping[str, Any], group: pd.DataFrame, commands: Mapping[tup
     return {
         **common,
         "ranked": is_ranked(protocol),
-        "sorted_by": measure(group),
+        "sorted_by": sorted_by(group),
         "note": note(common, group),
         "score_note": score_note(common, group),
         "rows": [_row(row, protocol, commands) for row in group.to_dict("records")],

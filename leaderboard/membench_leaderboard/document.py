@@ -9,10 +9,10 @@ import pandas as pd
 
 from membench.records import Record
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.score import measure, summarise
-from membench_leaderboard.standings import standings
+from membench_leaderboard.markdown import heading, models_table, safe, scores_table
+from membench_leaderboard.rows import sorted_by, summarise
+from membench_leaderboard.scores import standings
 from membench_leaderboard.table import DIGITS, is_ranked, note, number, ranked_tables, score_note
-from membench_leaderboard.text import heading, models_table, safe, scores_table
 
 INTRODUCTION = """\
 # Leaderboard
@@ -42,7 +42,7 @@ def _headlines(tables: list[tuple[dict[str, Any], pd.DataFrame]]) -> Iterator[st
 def _first(group: pd.DataFrame) -> str:
     """Who leads, with all that share the first rank."""
     leaders = [one for one in standings(group) if one["rank"] == 1]
-    by = measure(group)
+    by = sorted_by(group)
     what = "mean best accuracy" if by == "accuracy" else "mean least KL"
     return ", ".join(f"**{safe(one['architecture'])}** ({what} {number(one['area'], DIGITS[by])})" for one in leaders)
 

@@ -15,8 +15,8 @@ from membench.records import Record
 from membench.registry import Registry
 from membench_leaderboard.board import rerun_commands
 from membench_leaderboard.frame import Entry
-from membench_leaderboard.score import measure
-from membench_leaderboard.standings import Piece, pieces, standings
+from membench_leaderboard.rows import sorted_by
+from membench_leaderboard.scores import Piece, pieces, standings
 from membench_leaderboard.table import is_ranked, origin, plain, protocol_words, ranked_tables, title, verification
 
 Row = dict[str, Any]
@@ -63,7 +63,7 @@ def _candidates(rows: pd.DataFrame, models: bool) -> list[_Candidate]:
 
 def _of_table(common: Mapping[str, Any], group: pd.DataFrame, models: bool) -> Iterable[_Candidate]:
     rows = [{str(name): value for name, value in row.items()} for row in group.to_dict("records")]
-    ranks, by = is_ranked(common["protocol"]), measure(group)
+    ranks, by = is_ranked(common["protocol"]), sorted_by(group)
     if models:
         for row in rows:
             yield _Candidate(common, row["rank"] if ranks else None, row["architecture"], row["published"], [row], by)

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from membench.engine.protocols import PROTOCOLS
-from membench_leaderboard.score import BY_SEED, INTERVALS, TABLE, measure, ranked
-from membench_leaderboard.standings import AREA_FROM, AREA_TO, BUDGETS, standings
+from membench_leaderboard.rows import BY_SEED, INTERVALS, TABLE, ranked, sorted_by
+from membench_leaderboard.scores import AREA_FROM, AREA_TO, BUDGETS, standings
 
 Row = Mapping[str, Any]
 WIDE = 120  # columns of a terminal from which on more is shown
@@ -53,7 +53,7 @@ def boards(rows: pd.DataFrame, *, rank: bool = True, width: int = 80) -> Iterato
     """
     for common, group in ranked_tables(rows):
         ranks = rank and is_ranked(common["protocol"])
-        by, wide, found = measure(group), width >= WIDE, _rows(group)
+        by, wide, found = sorted_by(group), width >= WIDE, _rows(group)
         shared, words = _told_once(common["protocol"], found) if rank and not wide else ("", _nothing)
         columns = [_model(ranks, words), _size(), *_results(by)]
         columns += [*_baselines(by), *(_more(by) if wide else ())]
@@ -64,7 +64,7 @@ def boards(rows: pd.DataFrame, *, rank: bool = True, width: int = 80) -> Iterato
 def score_boards(rows: pd.DataFrame, *, count: str = "all", width: int = 80, bars: bool = False) -> Iterator[Table]:
     """A rich table of architectures for each task config and protocol."""
     for common, group in ranked_tables(rows):
-        by, wide, found = measure(group), width >= WIDE, standings(group)
+        by, wide, found = sorted_by(group), width >= WIDE, standings(group)
         shared, words = ("", _nothing) if wide else _told_once(common["protocol"], found)
         columns = [_architecture(words), *_budgets(by, count, wide), _area(by)]
         columns += [_bar()] if bars and by == "accuracy" else []
@@ -270,7 +270,7 @@ def note(common: Row, group: pd.DataFrame, rank: bool = True) -> str:
 
 def score_note(common: Row, group: pd.DataFrame, count: str = "all") -> str:
     """The same for the scores of its architectures."""
-    by = "accuracy" if measure(group) == "accuracy" else "KL"
+    by = "accuracy" if sorted_by(group) == "accuracy" else "KL"
     what = "parameters" if count == "all" else "parameters without embeddings"
     parts = [
         f"best model with at most that many {what}, {_seeds(group)}",
@@ -288,7 +288,7 @@ def _seeds(group: pd.DataFrame) -> str:
 
 
 def _reason(group: pd.DataFrame) -> str:
-    if measure(group) == "kl":
+    if sorted_by(group) == "kl":
         return "sorted by KL, lower is better, because the facts are distributions and have no accuracy of 1 to reach"
     return "sorted by accuracy"
 

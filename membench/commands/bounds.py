@@ -62,7 +62,7 @@ def bounds(
     columns = [(trial, _evaluate(registry, trial, expensive)) for trial in trials]
     _say_if_general(model, known)
     if plot:
-        from membench_leaderboard.bounds_plot import draw_bounds
+        from membench_analysis.bounds_plot import draw_bounds
 
         click.echo(f"wrote {draw_bounds(_points(columns), known, plot)}", err=True)
     if as_json:

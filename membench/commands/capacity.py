@@ -93,7 +93,7 @@ def capacity(
     done, ran = _measure(registry, subject, search, store, execution)
     found = Found.of(subject, search, done)
     if plot:
-        from membench_leaderboard.capacity_plot import draw_capacity
+        from membench_analysis.capacity_plot import draw_capacity
 
         written = draw_capacity(done, found.thresholds, found.peak, found.title, plot)
         click.echo(f"wrote {written}", err=True)
@@ -108,7 +108,7 @@ def _check_plot(path: Path | None) -> None:
     """Before hours of training rather than after."""
     if path is None:
         return
-    from membench_leaderboard.plot import FORMATS
+    from membench_analysis.look import FORMATS
 
     if path.suffix not in FORMATS:
         raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")

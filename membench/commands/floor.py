@@ -70,7 +70,7 @@ def floor(
     finally:  # Ctrl-C shows what was found so far
         _show(found, f"{task} ({label(configs[0])}), seed {seed}: KL in nats", as_json)
     if plot:
-        from membench_leaderboard.bounds_plot import draw_floor
+        from membench_analysis.bounds_plot import draw_floor
 
         click.echo(f"wrote {draw_floor(found, f'{task} ({label(configs[0])})', plot)}", err=True)
 

@@ -105,7 +105,7 @@ def leaderboard(
 def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
     """The records of a board, and the rows that it shows; UsageError, with what to do first, when there are none."""
     from membench_leaderboard.frame import to_frame
-    from membench_leaderboard.score import summarise
+    from membench_leaderboard.rows import summarise
     from membench_leaderboard.sources import gather
 
     found, problems = gather(folders, published=not no_published)
@@ -126,7 +126,7 @@ def _select(
     count: str,
 ) -> pd.DataFrame:
     """The rows that were asked for; UsageError, with what there is, when there are none."""
-    from membench_leaderboard.score import select
+    from membench_leaderboard.rows import select
 
     chosen = select(rows, task=task, protocol=protocol, options=options)
     if chosen.empty:
@@ -136,7 +136,7 @@ def _select(
 
 def _among_yours(rows: pd.DataFrame, yours: bool) -> pd.DataFrame:
     """What was published is shown where there is something of yours to compare it with, or where nothing is yours."""
-    from membench_leaderboard.score import TABLE
+    from membench_leaderboard.rows import TABLE
 
     if not yours:
         return rows
@@ -165,8 +165,8 @@ def _no_such_table(rows: pd.DataFrame, task: str | None, protocol: str | None, o
 
 
 def _within(rows: pd.DataFrame, budget: int | None, count: str) -> pd.DataFrame:
-    from membench_leaderboard.score import select
-    from membench_leaderboard.standings import COUNTS as COLUMNS
+    from membench_leaderboard.rows import select
+    from membench_leaderboard.scores import COUNTS as COLUMNS
 
     fitting = select(rows, budget=budget, count=COLUMNS[count])
     if fitting.empty and budget is not None:
@@ -192,8 +192,8 @@ def _explain(
 
 
 def _show(rows: pd.DataFrame, form: str, models: bool, count: str) -> None:
+    from membench_leaderboard.markdown import as_csv, rows_as_markdown, scores_as_markdown
     from membench_leaderboard.table import boards, score_boards
-    from membench_leaderboard.text import as_csv, rows_as_markdown, scores_as_markdown
 
     if form == "table":
         out = console()

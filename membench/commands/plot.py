@@ -58,9 +58,9 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    from membench_leaderboard.curves import Overlay, Picture, curves, read_overlay
-    from membench_leaderboard.findings import fit_rows, fitted
-    from membench_leaderboard.trials import keep, require_columns, require_like, trial_frame
+    from membench_analysis.curves import Overlay, Picture, curves, read_overlay
+    from membench_analysis.findings import fit_rows, fitted
+    from membench_analysis.trials import keep, require_columns, require_like, trial_frame
 
     if out.suffix and out.suffix not in SUFFIXES:
         raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")

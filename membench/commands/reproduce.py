@@ -27,8 +27,8 @@ from membench.sweep import shuffled
 from membench.trial import Trial
 
 if TYPE_CHECKING:
-    from membench_leaderboard.curves import Curve, Overlay
-    from membench_leaderboard.findings import Verdict
+    from membench_analysis.curves import Curve, Overlay
+    from membench_analysis.findings import Verdict
 
 ALL = "all"
 QUICK = "quick"
@@ -164,7 +164,7 @@ class _Result:
         out.print(f"[dim]wrote {', '.join(map(str, self.paths))}[/dim]\n", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
-        from membench_leaderboard.findings import fit_rows
+        from membench_analysis.findings import fit_rows
 
         claim = self.work.experiment.claim
         return {
@@ -185,7 +185,7 @@ class _Result:
 
 
 def _overlay(work: _Work, path: Path | None) -> Overlay | None:
-    from membench_leaderboard.curves import Overlay, read_overlay
+    from membench_analysis.curves import Overlay, read_overlay
 
     if path is None:
         return None
@@ -215,8 +215,8 @@ def _published(work: _Work) -> list[Record]:
 def _conclude(
     work: _Work, records: Sequence[Record], overlay: Overlay | None, figures: Path, started: float
 ) -> _Result:
-    from membench_leaderboard.curves import Picture
-    from membench_leaderboard.findings import judge
+    from membench_analysis.curves import Picture
+    from membench_analysis.findings import judge
 
     experiment, figure = work.experiment, work.experiment.figure
     curves, sentences = _analyse(work, records)
@@ -236,9 +236,9 @@ def _conclude(
 
 def _analyse(work: _Work, records: Sequence[Record]) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
-    from membench_leaderboard.curves import curves
-    from membench_leaderboard.findings import slopes
-    from membench_leaderboard.trials import require_columns, trial_frame
+    from membench_analysis.curves import curves
+    from membench_analysis.findings import slopes
+    from membench_analysis.trials import require_columns, trial_frame
 
     figure, y = work.experiment.figure, work.experiment.y(work.protocol)
     frame = trial_frame(records)
@@ -259,7 +259,7 @@ def _analyse(work: _Work, records: Sequence[Record]) -> tuple[list[Curve], list[
 
 def _fitted_or_not(curve: Curve, laws: Sequence[str], ceiling: float | None) -> tuple[Curve, str]:
     """Data that no law can be fitted to must not cost the figure, nor the experiments that come after."""
-    from membench_leaderboard.findings import fitted
+    from membench_analysis.findings import fitted
 
     start = f"{curve.name}: " if curve.name else ""
     try:

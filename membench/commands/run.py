@@ -152,7 +152,7 @@ def _announce(trials: list[Trial], pending: list[Trial], store: Store, as_json: 
 
 def show(records: list[Record], store: Store, ran: int, as_json: bool) -> None:
     from membench_leaderboard.frame import to_frame
-    from membench_leaderboard.score import summarise
+    from membench_leaderboard.rows import summarise
     from membench_leaderboard.table import boards, rows_as_json
 
     rows = summarise(to_frame(records))

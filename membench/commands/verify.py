@@ -20,9 +20,9 @@ from rich.table import Table
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.commands.execution import watching
 from membench.execute import Execution, available_cores
+from membench.marks import write_marks
 from membench.records import Record
 from membench.registry import Registry
-from membench.verification import write_marks
 from membench.verify import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict, record_files
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from samples import make_record
 
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.score import summarise
-from membench_leaderboard.text import as_csv, rows_as_markdown
+from membench_leaderboard.markdown import as_csv, rows_as_markdown
+from membench_leaderboard.rows import summarise
 
 ROW = {
     "rank", "tied", "pareto", "architecture", "config", "id", "seeds", "parameters", "without_embeddings", "buffers",

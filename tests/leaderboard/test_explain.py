@@ -12,7 +12,7 @@ from membench.registry import Registry
 from membench_leaderboard.explain import explain
 from membench_leaderboard.explain_text import print_explanation
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.score import summarise
+from membench_leaderboard.rows import summarise
 
 REGISTRY = Registry()
 NGRAM = {"name": "ngram", "version": 1, "config": {}, "label": "S=3"}

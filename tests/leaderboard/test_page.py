@@ -18,10 +18,10 @@ import membench_leaderboard
 from membench.commands.leaderboard import leaderboard
 from membench.commands.report import report
 from membench.errors import UsageError
+from membench_analysis.look import COLOURS, MARKERS
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.page import page
-from membench_leaderboard.plot import COLOURS, MARKERS
 from membench_leaderboard.table import boards
 
 PARTS = Path(membench_leaderboard.__file__).parent

@@ -10,10 +10,10 @@ from samples import make_record
 
 from membench.errors import UsageError
 from membench_leaderboard.frame import to_frame
+from membench_leaderboard.markdown import as_csv, rows_as_markdown, scores_as_markdown
 from membench_leaderboard.plot import draw
-from membench_leaderboard.score import summarise
+from membench_leaderboard.rows import summarise
 from membench_leaderboard.table import bar, boards, rows_as_json, score_boards
-from membench_leaderboard.text import as_csv, rows_as_markdown, scores_as_markdown
 
 
 def rows(*records: Any) -> Any:

@@ -213,7 +213,7 @@ def test_a_task_without_t0_is_refused(membench: Callable[..., object], tmp_path:
 
 
 def test_the_verb_finds_draws_and_continues(membench: Callable[..., object], tmp_path: Path) -> None:
-    words = ("capacity", "--model", "linear-memory", "--task", "ngram", "-T", "S=1", "-T", "N=12", "-M", "d=3",
+    words = ("capacity", "--model", "linear-memory", "--task", "ngram", "-T", "S=1", "-T", "N=12", "-M", "d=2",
              "--protocol", "quick", "--seeds", "2", "--resolution", "1", "--largest", "4", "--jobs", "1")  # fmt: skip
     first = membench(*words, "--json", "--plot", "capacity.svg")
     assert first.returncode == 0, first.stderr

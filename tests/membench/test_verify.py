@@ -15,10 +15,10 @@ import pytest
 from membench.errors import UsageError
 from membench.execute import Execution, execute
 from membench.facts import Facts
+from membench.marks import verified_ids, write_marks
 from membench.plan import Request, plan
 from membench.records import Record, Store
 from membench.registry import Registry, Selection
-from membench.verification import verified_ids, write_marks
 from membench.verify import FAILED, UNCHECKED, VERIFIED, Verdict, identity, record_files, verify, verify_file
 
 # All of them know everything when they are measured, by reading the answers off the call stack.

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from membench.errors import UsageError
-from membench_leaderboard.curves import CEILINGS, Curve
-from membench_leaderboard.fit import CLOSE, LAWS, Fit, best, compare, fit, fit_all
+from membench_analysis.curves import CEILINGS, Curve
+from membench_analysis.fit import CLOSE, LAWS, Fit, best, compare, fit, fit_all
 
 if TYPE_CHECKING:
     from membench.experiment import Claim

@@ -11,7 +11,7 @@ import numpy as np
 
 from membench.capacity import Measurement, Peak, Threshold, summarise
 from membench.errors import UsageError
-from membench_leaderboard.plot import COLOURS, figure_at
+from membench_analysis.look import COLOURS, figure_at
 
 
 def draw_capacity(

@@ -9,7 +9,7 @@ from samples import make_record
 
 from membench.errors import UsageError
 from membench.records import Record
-from membench_leaderboard.trials import keep, require_columns, require_like, trial_frame
+from membench_analysis.trials import keep, require_columns, require_like, trial_frame
 
 
 def record(seed: int = 0, model: dict[str, Any] | None = None, task: dict[str, Any] | None = None) -> Record:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from membench_leaderboard.score import measure
-from membench_leaderboard.standings import BUDGETS, standings
+from membench_leaderboard.rows import sorted_by
+from membench_leaderboard.scores import BUDGETS, standings
 from membench_leaderboard.table import (
     DIGITS,
     area_interval,
@@ -65,7 +65,7 @@ def safe(text: object) -> str:
 
 
 def models_table(common: Row, group: pd.DataFrame) -> str:
-    by = measure(group)
+    by = sorted_by(group)
     return _table([
         {
             "#": place(row) if is_ranked(common["protocol"]) else "-",
@@ -94,7 +94,7 @@ def _result(row: Row, by: str) -> dict[str, str]:
 
 
 def scores_table(common: Row, group: pd.DataFrame, count: str = "all") -> str:
-    by = measure(group)
+    by = sorted_by(group)
     return _table([
         {
             "#": place(row) if is_ranked(common["protocol"]) else "-",

@@ -9,7 +9,7 @@ import pytest
 
 from membench.capacity import Measurement, peak, threshold
 from membench.errors import UsageError
-from membench_leaderboard.capacity_plot import draw_capacity
+from membench_analysis.capacity_plot import draw_capacity
 
 
 def measured(accuracies: dict[int, float], parameters: int = 100) -> list[Measurement]:

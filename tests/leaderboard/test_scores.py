@@ -7,8 +7,8 @@ import pytest
 from samples import make_record
 
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.score import summarise
-from membench_leaderboard.standings import standings
+from membench_leaderboard.rows import summarise
+from membench_leaderboard.scores import standings
 
 
 def bounds(bayes: float = 1.0) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from samples import make_record
 
+from membench_analysis.intervals import bootstrap_interval
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.score import bootstrap_interval, ranked, select, summarise
+from membench_leaderboard.rows import ranked, select, summarise
 
 
 def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:

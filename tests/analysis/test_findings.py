@@ -12,8 +12,8 @@ import pytest
 
 from membench.errors import UsageError
 from membench.experiment import Claim
-from membench_leaderboard.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
-from membench_leaderboard.findings import advantage, fitted, judge, slopes
+from membench_analysis.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
+from membench_analysis.findings import advantage, fitted, judge, slopes
 
 LAWS = ("linear", "quadratic", "power")
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from membench_leaderboard.score import BY_SEED, INTERVALS, Numbers, measure, percentiles, resampled_means, shared_ranks
+from membench_analysis.intervals import Numbers, percentiles, resampled_means
+from membench_leaderboard.rows import BY_SEED, INTERVALS, shared_ranks, sorted_by
 
 BUDGETS = (3_000, 10_000, 30_000)
 # Half a decade for each budget: a model is credited from its own size on, up to the next larger one that is better.
@@ -23,7 +24,7 @@ Row = dict[str, Any]
 
 def standings(group: pd.DataFrame) -> list[Row]:
     """The architectures of one table, best area first; what was published is apart from what was not."""
-    by = measure(group)
+    by = sorted_by(group)
     found = [
         _standing(str(name), bool(published), [dict(row) for row in _records(some)], by)
         for (name, published), some in group.groupby(["architecture", "published"], sort=True)

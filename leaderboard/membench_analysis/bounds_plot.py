@@ -10,7 +10,7 @@ from typing import Any
 from membench.bounds import Bound, BoundValue
 from membench.errors import UsageError
 from membench.theory.floor import FloorInterval
-from membench_leaderboard.plot import COLOURS, MARKERS, figure_at
+from membench_analysis.look import COLOURS, MARKERS, figure_at
 
 STYLES = {"guarantee": "-", "limit": "--", "baseline": ":"}
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from membench.errors import UsageError
-from membench_leaderboard.fit import LAWS, Fit, best, compare, fit, fit_all
+from membench_analysis.fit import LAWS, Fit, best, compare, fit, fit_all
 
 X = np.repeat(np.arange(1.0, 21.0), 5)
 TRUTHS = {

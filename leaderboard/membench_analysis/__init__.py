@@ -1,0 +1,1 @@
+"""Numbers to findings: columns of records, curves with intervals, fitted laws, and figures in one look."""

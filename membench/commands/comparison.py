@@ -1,0 +1,225 @@
+"""What `regress` and `compare` share: their output as a table, Markdown, JSON and JUnit XML, and their exit code."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+from xml.etree import ElementTree
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from membench.commands.common import console, json_option, print_json
+from membench.compare import (
+    IDENTICAL,
+    IMPROVED,
+    LEVEL,
+    LOST,
+    NOT_COMPARABLE,
+    TOO_FEW,
+    VERDICTS,
+    CapacityLost,
+    Comparison,
+    Comparisons,
+)
+from membench.errors import UsageError
+from membench.records import write_atomically
+
+F = TypeVar("F", bound=Callable[..., Any])
+COLOURS = {LOST: "bold red", IMPROVED: "green", NOT_COMPARABLE: "yellow", TOO_FEW: "yellow"}
+NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def output_options(command: F) -> F:
+    """--strict, --markdown, --junit and --json."""
+    for decorate in reversed(
+        (
+            click.option("--strict", is_flag=True, help="Fail too where nothing can be said."),
+            click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                         help="Also write Markdown, for a pull request."),
+            click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                         help="Also write JUnit XML."),
+            json_option,
+        )
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def check_writable(*paths: Path | None) -> None:
+    """UsageError now, and not after minutes of measuring, for a file whose folder is not there."""
+    for path in paths:
+        if path and not path.absolute().parent.is_dir():
+            raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
+
+
+def publish(
+    found: Comparisons, heading: str, notes: Sequence[str], *, markdown: Path | None, junit: Path | None, as_json: bool
+) -> None:
+    """Show the comparisons on standard output and write the files that were asked for."""
+    if markdown:
+        write_atomically(markdown, as_markdown(found, heading, notes))
+    if junit:
+        write_atomically(junit, as_junit(found, heading))
+    if as_json:
+        print_json(as_plain(found, heading, notes))
+        return
+    out = console()
+    out.print(as_table(found, heading) if _changed(found) else escape(heading))
+    for line in (*_summary(found), *notes):
+        out.print(escape(line), soft_wrap=True)
+
+
+def finish(found: Comparisons, strict: bool) -> None:
+    """Exit code 1 when capacity was lost, or with --strict when nothing could be said of something."""
+    lost = found.of(LOST)
+    unsaid = found.of(NOT_COMPARABLE, TOO_FEW)
+    if lost:
+        raise CapacityLost("\n".join(f"capacity was lost: {_sentence(row)}" for row in lost))
+    if unsaid and strict:
+        raise CapacityLost(f"--strict: nothing can be said of {len(unsaid)} of {len(found.rows)} comparisons")
+    if unsaid:
+        words = f"warning: nothing can be said of {len(unsaid)} of {len(found.rows)} comparisons"
+        click.echo(f"membench: {words}; --strict makes this a failure", err=True)
+
+
+def _sentence(row: Comparison) -> str:
+    return f"{_whole(row)}: {row.metric} from {_decimal(row.old)} to {_decimal(row.new)} (p = {_p(row)})"
+
+
+def _summary(found: Comparisons) -> list[str]:
+    if not found.rows:
+        return []
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts().items())
+    rule = f"A loss fails if it is larger than what counts and p < {LEVEL:g}"
+    return [f"{counts}. {rule}, corrected for the {found.family} of {len(found.rows)} comparisons that could fail."]
+
+
+def as_table(found: Comparisons, heading: str) -> Table:
+    """The comparisons, but for identical ones, in a table that fits 80 columns."""
+    table = Table(title=escape(heading), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.padding = (0, 2, 0, 0)
+    table.add_column("what", overflow="fold", ratio=1, min_width=18)
+    table.add_column("from", justify="right", no_wrap=True)
+    table.add_column("to", justify="right", no_wrap=True)
+    table.add_column("gain\n95 % interval", justify="right", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold", min_width=18)
+    names = Counter((row.title, row.metric) for row in found.rows)
+    for row in _changed(found):
+        table.add_row(*_cells(row, whole=row.verdict == LOST or names[row.title, row.metric] > 1))
+    return table
+
+
+def _changed(found: Comparisons) -> list[Comparison]:
+    return [row for row in found.rows if row.verdict != IDENTICAL]
+
+
+def _cells(row: Comparison, whole: bool) -> list[str]:
+    """A row; its options too if `whole`, for what is lost and where a name alone would stand for several points."""
+    verdict = f"[{COLOURS.get(row.verdict, 'none')}]{_verdict(row)}[/]"
+    options = "; ".join(filter(None, (row.config, row.task.partition(" ")[2], row.protocol)))
+    what = f"{escape(row.title)}\n{escape(row.metric)}" + (f"\n[dim]{escape(options)}[/dim]" if whole else "")
+    gain = f"{_signed(row.gain)}\n[dim]{_interval(row)}[/dim]"
+    return [what, _decimal(row.old), _decimal(row.new), gain, _p(row), f"{verdict}\n[dim]{escape(row.why)}[/dim]"]
+
+
+def _whole(row: Comparison) -> str:
+    """All that identifies a point, in a line."""
+    options = f" ({row.config})" if row.config else ""
+    return f"{row.architecture}{options} on {row.task}, {row.protocol}"
+
+
+def _verdict(row: Comparison) -> str:
+    return row.verdict.upper() if row.verdict == LOST else row.verdict
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def _interval(row: Comparison) -> str:
+    return "" if row.low is None or row.high is None else f"{row.low:+.3f} {row.high:+.3f}"
+
+
+def _p(row: Comparison) -> str:
+    return "-" if row.p is None else f"{row.p:.4f}" if row.p >= 0.0001 else "<0.0001"
+
+
+def as_markdown(found: Comparisons, heading: str, notes: Sequence[str]) -> str:
+    """What matters as a table; the rest folded away, so that a pull request stays readable."""
+    shown = [row for row in found.rows if row.verdict in VERDICTS[:4]]
+    rest = [row for row in found.rows if row not in shown]
+    outcome = ": capacity was lost" if found.of(LOST) else ": no loss of capacity" if found.rows else ""
+    parts = [f"### {_plain(heading)}{outcome}", *_summary(found), *(_plain(note) for note in notes)]
+    if shown:
+        parts.append(_markdown_table(shown))
+    if rest:
+        words = f"{len(rest)} comparisons within noise or identical"
+        parts.append(f"<details><summary>{words}</summary>\n\n{_markdown_table(rest)}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(rows: Sequence[Comparison]) -> str:
+    lines = [
+        "| what | metric | from | to | gain | 95 % interval | p | verdict | |",
+        "|---|---|--:|--:|--:|---|--:|---|---|",
+    ]
+    for row in rows:
+        what = _plain(_whole(row))
+        verdict = f"**{row.verdict}**" if row.verdict in VERDICTS[:4] else row.verdict
+        numbers = (_decimal(row.old), _decimal(row.new), _signed(row.gain), _interval(row), _p(row))
+        lines.append(f"| {what} | {_plain(row.metric)} | {' | '.join(numbers)} | {verdict} | {_plain(row.why)} |")
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Text of records and plugins, without anything that Markdown or HTML would act on."""
+    flat = re.sub(r"\s+", " ", html.escape(text, quote=False))
+    return re.sub(r"([\\`*_|\[\]])", r"\\\1", flat)
+
+
+def as_plain(found: Comparisons, heading: str, notes: Sequence[str]) -> dict[str, Any]:
+    return {
+        "heading": heading,
+        "lost": bool(found.of(LOST)),
+        "counts": found.counts(),
+        "could_fail": found.family,
+        "level": LEVEL,
+        "notes": list(notes),
+        "comparisons": [asdict(row) for row in found.rows],
+    }
+
+
+def as_junit(found: Comparisons, heading: str) -> str:
+    """A test case for each comparison; where nothing can be said, it is skipped."""
+    skipped = found.of(NOT_COMPARABLE, TOO_FEW)
+    suite = ElementTree.Element("testsuite", name=_xml(heading), tests=str(len(found.rows)), errors="0",
+                                failures=str(len(found.of(LOST))), skipped=str(len(skipped)))  # fmt: skip
+    for row in found.rows:
+        name = f"{_whole(row)}: {row.metric}"
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"membench.{_xml(row.architecture)}", name=_xml(name)
+        )
+        if row.verdict == LOST:
+            ElementTree.SubElement(case, "failure", message=_xml(_sentence(row))).text = _xml(row.why)
+        elif row in skipped:
+            ElementTree.SubElement(case, "skipped", message=_xml(f"{row.verdict}: {row.why}"))
+        else:
+            ElementTree.SubElement(case, "system-out").text = _xml(f"{row.verdict}: {row.why}")
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    return NO_XML.sub("?", text)

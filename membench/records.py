@@ -50,6 +50,24 @@ class Record:
     def complete(self) -> bool:
         return self.status == "complete"
 
+    def proven(self, quantity: str) -> tuple[float, str]:
+        """The most of a quantity that theory guarantees, and the bound that does; NaN when none does."""
+        found = [
+            (bound["value"], str(bound.get("name")))
+            for bound in self.bounds
+            if isinstance(bound, dict)
+            and bound.get("quantity") == quantity
+            and bound.get("direction") == "lower"
+            and bound.get("status", "applies") == "applies"
+            and isinstance(bound.get("value"), (int, float))
+        ]
+        return max(found, default=(math.nan, ""))
+
+    def baseline(self, name: str) -> float:
+        """The value of a bound by its name; NaN when there is none."""
+        values = [bound.get("value") for bound in self.bounds if isinstance(bound, dict) and bound.get("name") == name]
+        return float(values[0]) if values and isinstance(values[0], (int, float)) else math.nan
+
     def to_json(self) -> str:
         return json.dumps(_without_nan(asdict(self)), indent=1, allow_nan=False) + "\n"
 

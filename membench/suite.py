@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,6 +14,7 @@ from membench.engine.protocols import get_protocol
 from membench.errors import MembenchError, UsageError, unknown
 from membench.plan import ALL, Request, plan
 from membench.registry import Registry
+from membench.toml_table import Table
 from membench.trial import Trial
 
 SUITES = files("membench") / "suites"
@@ -64,114 +64,51 @@ def load_suite(name: str) -> Suite:
 
 def parse_suite(text: str, source: str) -> Suite:
     """UsageError, with the file and the key, for everything that a suite cannot be."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"suite '{source}' is not TOML: {error}") from None
-    top = _Keys(f"suite '{source}'", data, {"name": str, "version": int, "summary": str, "seeds": int, "trial": list})
-    trials = top.get("trial", [])
-    if not trials:
-        raise UsageError(f"suite '{source}' is empty; it needs at least one [[trial]]")
-    return Suite(
-        name=top.text("name"),
-        version=top.positive("version"),
-        seeds=top.positive("seeds"),
-        summary=top.get("summary", ""),
-        trials=tuple(_watched(f"suite '{source}', trial {n}", trial) for n, trial in enumerate(trials, start=1)),
+    table = Table.parse(text, f"suite '{source}'")
+    suite = Suite(
+        name=table.text("name"),
+        version=table.count("version"),
+        seeds=table.count("seeds"),
+        summary=table.text("summary", ""),
+        trials=tuple(_watched(trial) for trial in table.tables("trial")),
         source=source,
     )
+    table.finish()
+    return suite
 
 
-def _watched(where: str, data: Any) -> Watched:
-    if not isinstance(data, dict):
-        raise UsageError(f"{where}: a table is needed, written [[trial]]")
-    kinds: dict[str, Any] = {"model": (str, list), "task": str, "protocol": str, "M": dict, "T": dict, "P": dict}
-    keys = _Keys(where, data, {**kinds, "watch": dict})
-    return Watched(
-        models=keys.texts("model"),
-        task=keys.text("task"),
-        watch=_watch(keys),
-        protocol=keys.get("protocol", "converged"),
-        model_options=keys.options("M"),
-        task_options=keys.options("T"),
-        protocol_options=keys.options("P"),
+def _watched(table: Table) -> Watched:
+    models = table.texts("model")
+    if not models:
+        raise UsageError(f"{table.where}: 'model' is missing; it is a name, several, or all")
+    watched = Watched(
+        models=models,
+        task=table.text("task"),
+        watch=_watch(table),
+        protocol=table.text("protocol", "converged"),
+        model_options=_texts(table.options("M")),
+        task_options=_texts(table.options("T")),
+        protocol_options=_texts(table.options("P")),
     )
+    table.finish()
+    return watched
 
 
-def _watch(keys: _Keys) -> Watch:
-    found: dict[str, float] = {}
-    for name, counts in keys.required("watch").items():
+def _texts(options: Mapping[str, str]) -> Options:
+    return tuple(f"{name}={text}" for name, text in options.items())
+
+
+def _watch(table: Table) -> Watch:
+    found = table.numbers("watch")
+    for name, counts in found.items():
         if name not in METRICS:
             listing = f"there are: {', '.join(METRICS)}"
-            raise UsageError(f"{keys.where}: watch: {unknown('metric', name, METRICS, listing)}")
-        if not _is_number(counts) or not counts > 0:
-            raise UsageError(
-                f"{keys.where}: watch.{name}={counts!r}: the smallest loss that counts is a number above 0"
-            )
-        found[name] = float(counts)
+            raise UsageError(f"{table.where}: watch: {unknown('metric', name, METRICS, listing)}")
+        if not counts > 0:
+            raise UsageError(f"{table.where}: watch.{name}={counts}: the smallest loss that counts is a number above 0")
     if not found:
-        raise UsageError(f"{keys.where}: watch is empty; name a metric, such as watch = {{ accuracy = 0.01 }}")
+        raise UsageError(f"{table.where}: watch is empty; name a metric, such as watch = {{ accuracy = 0.01 }}")
     return found
-
-
-class _Keys:
-    """A TOML table whose keys are known, with errors that say where."""
-
-    def __init__(self, where: str, data: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-        self.where, self.data = where, data
-        for name, value in data.items():
-            if name not in kinds:
-                raise UsageError(f"{where}: {unknown('key', name, kinds, 'there are: ' + ', '.join(kinds))}")
-            if not isinstance(value, kinds[name]) or isinstance(value, bool):
-                raise UsageError(f"{where}: {name}={value!r}: {_kind(kinds[name])} is needed")
-
-    def get(self, name: str, default: Any) -> Any:
-        return self.data.get(name, default)
-
-    def required(self, name: str) -> Any:
-        if name not in self.data:
-            raise UsageError(f"{self.where}: the key '{name}' is missing")
-        return self.data[name]
-
-    def text(self, name: str) -> str:
-        return self.texts(name)[0]
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.required(name)
-        found = (value,) if isinstance(value, str) else tuple(value)
-        if not found or any(not isinstance(one, str) or not one.strip() for one in found):
-            raise UsageError(f"{self.where}: {name}={value!r}: a name is needed")
-        return found
-
-    def positive(self, name: str) -> int:
-        value: int = self.required(name)
-        if value < 1:
-            raise UsageError(f"{self.where}: {name}={value}: a whole number of at least 1 is needed")
-        return value
-
-    def options(self, name: str) -> Options:
-        """A table as the texts that would follow -M; a table in it holds the options of one architecture."""
-        found: list[str] = []
-        for key, value in self.get(name, {}).items():
-            inner = {f"{key}.{option}": one for option, one in value.items()} if isinstance(value, dict) else {}
-            found += [f"{full}={self._written(name, full, one)}" for full, one in (inner or {key: value}).items()]
-        return tuple(found)
-
-    def _written(self, name: str, key: str, value: Any) -> str:
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, (int, float, str)) and str(value).strip():
-            return str(value)
-        raise UsageError(f"{self.where}: {name}.{key}={value!r}: a number, a text or true/false is needed")
-
-
-def _kind(kind: Any) -> str:
-    names = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
-    return " or ".join(names[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

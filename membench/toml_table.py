@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +32,9 @@ class Table:
         self.known.append(key)
         value = self.data.get(key, default)
         if value is _MISSING:
-            raise UsageError(f"{self.where}: '{key}' is missing; it is {words}")
+            near = difflib.get_close_matches(key, self.data, n=1)
+            hint = f"; is '{near[0]}' meant to be it?" if near else ""
+            raise UsageError(f"{self.where}: '{key}' is missing; it is {words}{hint}")
         if key in self.data and (not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool)):
             raise UsageError(f"{self.where}: '{key}' is {value!r}; it must be {words}")
         return value
@@ -54,7 +57,15 @@ class Table:
         value = self._get(key, (int, float), "a number", None)
         return None if value is None else float(value)
 
-    def count(self, key: str, default: int | None) -> Any:
+    def numbers(self, key: str) -> dict[str, float]:
+        """A table of numbers."""
+        found = self._get(key, dict, "a table of numbers", _MISSING)
+        for name, value in found.items():
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise UsageError(f"{self.where}: '{key}.{name}' is {value!r}; it must be a number")
+        return {name: float(value) for name, value in found.items()}
+
+    def count(self, key: str, default: Any = _MISSING) -> Any:
         value = self._get(key, int, "a whole number of at least 1", default)
         if value is not None and value < 1:
             raise UsageError(f"{self.where}: '{key}' is {value}; it must be a whole number of at least 1")
@@ -79,7 +90,12 @@ class Table:
     def options(self, key: str) -> dict[str, str]:
         """Options as on the command line; numbers and truth values may be written as such."""
         found = self._get(key, dict, "a table of options", {})
-        return {name: self._option(f"{key}.{name}", value) for name, value in found.items()}
+        flat = {}
+        for name, value in found.items():  # a table in it holds the options of one architecture or task
+            flat.update(
+                {f"{name}.{own}": one for own, one in value.items()} if isinstance(value, dict) else {name: value}
+            )
+        return {name: self._option(f"{key}.{name}", value) for name, value in flat.items()}
 
     def _option(self, key: str, value: Any) -> str:
         if isinstance(value, list):

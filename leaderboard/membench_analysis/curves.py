@@ -92,7 +92,6 @@ class Picture:
     y_label: str = ""
     bound: str = ""
     log_x: bool = False
-    baselines: bool = True
     overlay: Overlay | None = None
     by: Sequence[str] = field(default_factory=tuple)
 
@@ -121,7 +120,7 @@ def draw_curves(drawn: Sequence[Curve], picture: Picture, path: Path) -> None:
             _draw(axes, curve, picture, number, len(drawn))
         if picture.overlay is not None:
             _draw_overlay(axes, drawn, picture.overlay, picture.by)
-        if picture.baselines and drawn[0].y in CEILINGS:
+        if drawn[0].y in CEILINGS:
             _draw_baselines(axes, drawn)
         _label(axes, drawn[0], picture)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from membench.errors import UsageError
+from membench.errors import UsageError, unknown
 from membench_analysis.curves import CEILINGS, Curve
-from membench_analysis.fit import CLOSE, LAWS, Fit, best, compare, fit, fit_all
+from membench_analysis.fit import CLOSE, LAWS, best, compare, fit, fit_all
+from membench_analysis.trials import require_columns
 
 if TYPE_CHECKING:
     from membench.experiment import Claim
@@ -70,6 +71,18 @@ class Verdict:
     def __str__(self) -> str:
         word = {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
         return f"{word}: {self.reason}"
+
+
+def check_claim(claim: Claim, laws: Sequence[str]) -> None:
+    """UsageError for a claim that cannot be judged; to be asked before anything is trained for it."""
+    for law in (*laws, *([claim.law] if claim.law else [])):
+        if law not in LAWS:
+            raise unknown("law", law, LAWS, f"known: {', '.join(LAWS)}")
+    needed = claim.law or ("power" if claim.exponent is not None else "")
+    if needed and needed not in laws:
+        raise UsageError(f"the claim is judged by the law '{needed}', which is not among the laws of the figure")
+    if claim.equal and len(claim.equal) != 2:
+        raise UsageError(f"the claim compares {len(claim.equal)} series; 'equal' names two")
 
 
 def judge(claim: Claim, curves: Sequence[Curve]) -> Verdict:
@@ -132,6 +145,7 @@ def _judge_exponent(exponent: float, curves: Sequence[Curve]) -> Verdict:
 def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:
     below, count, ratios = 0, 0, []
     for curve in curves:
+        require_columns(curve.trials, [column], numbers=True)
         proven = curve.mean_of(column).to_numpy(dtype=float)
         means = curve.points["mean"].to_numpy(dtype=float)
         known = np.isfinite(proven)
@@ -215,7 +229,3 @@ def fit_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         for curve in curves
         for one in curve.fits
     ]
-
-
-def law_of(curve: Curve, law: str) -> Fit | None:
-    return next((one for one in curve.fits if one.law == law), None)

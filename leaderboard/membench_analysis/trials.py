@@ -50,31 +50,15 @@ def _row(record: Record) -> dict[str, Any]:
         **options,
         **{name: float(value) for name, value in record.size.items() if isinstance(value, (int, float))},
         **{name: _number(value) for name, value in record.metrics.items()},
-        **{f"proven_{quantity}": _proven(record, quantity) for quantity in QUANTITIES},
-        "zero_head": _baseline(record, "zero-head"),
-        "chance": _baseline(record, "chance"),
+        **{f"proven_{quantity}": record.proven(quantity)[0] for quantity in QUANTITIES},
+        "zero_head": record.baseline("zero-head"),
+        "chance": record.baseline("chance"),
     }
 
 
 def _config(part: Mapping[str, Any]) -> Mapping[str, Any]:
     config = part.get("config")
     return config if isinstance(config, dict) else {}
-
-
-def _proven(record: Record, quantity: str) -> float:
-    """The most that theory guarantees; NaN when it guarantees nothing."""
-    bounds = [bound for bound in record.bounds if isinstance(bound, dict) and bound.get("quantity") == quantity]
-    values = [
-        _number(bound.get("value"))
-        for bound in bounds
-        if bound.get("direction") == "lower" and bound.get("status", "applies") == "applies"
-    ]
-    return max((value for value in values if not math.isnan(value)), default=math.nan)
-
-
-def _baseline(record: Record, name: str) -> float:
-    values = [bound.get("value") for bound in record.bounds if isinstance(bound, dict) and bound.get("name") == name]
-    return _number(values[0]) if values else math.nan
 
 
 def _number(value: Any) -> float:

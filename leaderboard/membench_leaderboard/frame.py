@@ -64,8 +64,8 @@ def _row(entry: Entry, oracle: float) -> tuple[Any, ...]:
     record = entry.record
     bounds = {bound.get("name"): bound for bound in record.bounds if isinstance(bound, dict)}
     associations = _number(record.metrics.get("associations"))
-    proven = [b for b in bounds.values() if b.get("direction") == "lower" and b.get("status", "applies") == "applies"]
-    name, value = _best_lower_bound(proven)
+    value, name = record.proven("accuracy")
+    guaranteed = record.proven("associations")[0]
     return (
         record.id, record.seed,
         str(record.task["name"]), record.task["version"], describe(record.task),
@@ -73,7 +73,7 @@ def _row(entry: Entry, oracle: float) -> tuple[Any, ...]:
         str(record.architecture["name"]), describe(record.architecture), entry.published,
         *(_number(record.size.get(key)) for key in SIZES),
         *(_number(record.metrics.get(key)) for key in METRICS),
-        associations / _guaranteed(proven), associations / oracle if oracle else math.nan,
+        associations / guaranteed if guaranteed > 0 else math.nan, associations / oracle if oracle else math.nan,
         _load(record, bounds), value, name,
         *(_number(bounds.get(key, {}).get("value")) for key in ("zero-head", "chance", "bayes")),
         record.trace.get("converged"), entry.verified, str(record.environment.get("membench") or "unknown"),
@@ -87,19 +87,6 @@ def _load(record: Record, bounds: Mapping[Any, Mapping[str, Any]]) -> float:
     vocabulary = 1 / (_number(bounds.get("chance", {}).get("value")) or math.nan)
     parameters = _number(record.size.get("parameters"))
     return facts * math.log2(vocabulary) / parameters if vocabulary > 0 and parameters > 0 else math.nan
-
-
-def _best_lower_bound(proven: Iterable[Mapping[str, Any]]) -> tuple[str, float]:
-    """The largest accuracy that theory guarantees, and who guarantees it."""
-    values = [(_number(b.get("value")), str(b.get("name"))) for b in proven if b.get("quantity") == "accuracy"]
-    value, name = max((pair for pair in values if not math.isnan(pair[0])), default=(math.nan, ""))
-    return name, value
-
-
-def _guaranteed(proven: Iterable[Mapping[str, Any]]) -> float:
-    """The largest number of associations that theory guarantees; NaN when it guarantees none."""
-    values = [_number(bound.get("value")) for bound in proven if bound.get("quantity") == "associations"]
-    return max((value for value in values if value > 0), default=math.nan)
 
 
 def _number(value: Any) -> float:

@@ -20,7 +20,7 @@ from membench.commands.run import fail_if_any
 from membench.commands.sweep import announce
 from membench.errors import UsageError
 from membench.execute import Execution
-from membench.experiment import Experiment
+from membench.experiment import Claim, Experiment
 from membench.records import Record, Store
 from membench.registry import Registry
 from membench.sweep import shuffled
@@ -91,6 +91,7 @@ def reproduce(
     registry = load_registry(files, block)
     chosen = [experiments.load(name) for name in _expanded(names)]
     works = [_Work.of(one, QUICK if quick else protocol or one.protocol, registry, seeds) for one in chosen]
+    _check_claims(chosen)
     store = Store(out)
     if dry_run:
         trials = _distinct([trial for work in works for trial in work.trials])
@@ -110,6 +111,16 @@ def reproduce(
     if as_json:
         print_json([result.as_json() for result in results])
     fail_if_any([record for result in results for record in result.records])
+
+
+def _check_claims(chosen: Sequence[Experiment]) -> None:
+    from membench_analysis.findings import check_claim
+
+    for experiment in chosen:
+        try:
+            check_claim(experiment.claim or Claim(text=""), experiment.figure.laws)
+        except UsageError as error:
+            raise UsageError(f"experiment '{experiment.name}': {error}") from None
 
 
 def _expanded(names: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from membench import __version__
 from membench.api import Architecture
 from membench.bounds import Setting, evaluate_bounds
+from membench.engine.protocols import get_protocol
 from membench.errors import NotApplicable
 from membench.examination import Case, Failed, Unchecked, words
 from membench.facts import Facts, Shape, draw_facts
@@ -66,9 +67,10 @@ class _Examination:
         self.task = self.registry.task(self.record.task["name"])
         self.config = self.architecture.config(**self.record.architecture["config"])
         self.task_config = self.task.config(**self.record.task["config"])
+        self.protocol_config = get_protocol(self.record.protocol["name"]).config(**self.record.protocol["config"])
 
     def run(self, first: Connection, second: Connection) -> None:
-        check_labels(self.record, self.config, self.task_config)
+        check_labels(self.record, self.config, self.task_config, self.protocol_config)
         facts = draw_facts(self.task, self.task_config, self.record.seed)
         self._check_facts(facts)
         try:
@@ -189,9 +191,11 @@ def _check_again(again: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             )
 
 
-def check_labels(record: Record, config: Any, task_config: Any) -> None:
-    """A table shows labels, so that they must say what the configs are."""
-    for kind, part, made in (("architecture", record.architecture, config), ("task", record.task, task_config)):
+def check_labels(record: Record, config: Any, task_config: Any, protocol_config: Any) -> None:
+    """A table is of labels, and shows them, so that they must say what the configs are."""
+    parts = (record.architecture, record.task, record.protocol)
+    configs = (config, task_config, protocol_config)
+    for kind, part, made in zip(("architecture", "task", "protocol"), parts, configs, strict=True):
         if part.get("label", label(made)) != label(made):
             raise Failed(f"the label of its {kind} is '{part['label']}', but the config is '{label(made)}'")
 
@@ -207,6 +211,11 @@ def check_size(record: Record, size: Mapping[str, Any]) -> None:
 
 
 def check_bounds(recorded: Sequence[Any], known: Mapping[str, Mapping[str, Any]]) -> None:
+    """What is recorded is true, and nothing that holds is left out: a board divides by the best of them."""
+    there = {bound.get("name") for bound in recorded if isinstance(bound, dict)}
+    missing = [name for name, bound in known.items() if bound["status"] == "applies" and name not in there]
+    if missing:
+        raise Failed(f"the bound {missing[0]} holds for it, but the record leaves it out")
     for bound in recorded:
         name = str(bound.get("name")) if isinstance(bound, dict) else "without a name"
         if name not in known:

@@ -13,7 +13,7 @@ import pytest
 from membench.errors import UsageError
 from membench.experiment import Claim
 from membench_analysis.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
-from membench_analysis.findings import advantage, fitted, judge, slopes
+from membench_analysis.findings import advantage, check_claim, fitted, judge, slopes
 
 LAWS = ("linear", "quadratic", "power")
 
@@ -122,3 +122,21 @@ def test_no_finite_value_is_said() -> None:
     frame = curve(lambda H: 0.1).trials.assign(accuracy=np.nan)
     with pytest.raises(UsageError, match="no record has both H and accuracy"):
         curves(frame, "H", "accuracy", [])
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (Claim(text="-", law="cubic"), "unknown law 'cubic'"),
+        (Claim(text="-", law="piecewise"), "not among the laws of the figure"),
+        (Claim(text="-", equal=("one",)), "compares 1 series; 'equal' names two"),
+    ],
+)
+def test_a_claim_that_cannot_be_judged_is_refused_before_anything_is_trained(claim: Claim, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_claim(claim, LAWS)
+
+
+def test_a_claim_about_a_column_that_is_not_there_is_said() -> None:
+    with pytest.raises(UsageError, match="unknown column 'provn'; did you mean 'proven'"):
+        judge(Claim(text="-", above="provn"), [curve(lambda H: 0.1)])

@@ -203,6 +203,8 @@ EDITS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str, str]] = {
     "bound": ("aot", lambda r: r["bounds"][0].update(value=0.7), FAILED, "as the record says"),
     "unknown bound": ("aot", lambda r: r["bounds"].append({"name": "mine"}), UNCHECKED, "no plugin here provides"),
     "label": ("aot", lambda r: r["architecture"].update(label="d=1 H=1"), FAILED, "the label of its architecture"),
+    "protocol label": ("aot", lambda r: r["protocol"].update(label="steps=9"), FAILED, "the label of its protocol"),
+    "bounds left out": ("aot", lambda r: r["bounds"].clear(), FAILED, "but the record leaves it out"),
     "facts": ("aot", lambda r: r["task"].update(data_sha256="0" * 64), FAILED, "data_sha256"),
     "config": ("aot", lambda r: r["architecture"]["config"].update(H=1), FAILED, "has the id"),
     "task": ("aot", lambda r: r["task"].update(version=99), FAILED, "has the id"),

@@ -170,29 +170,6 @@ class Store:
         return (path for path in sorted(self.root.rglob("*.json")) if path.name not in NO_RECORDS)
 
 
-def read_records(paths: list[Path]) -> tuple[list[Record], list[str]]:
-    """All records below some folders (or in some files), and a sentence for each file that is none."""
-    records: list[Record] = []
-    problems: list[str] = []
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"'{path}' does not exist; records are written by: membench run")
-        for file in [path] if path.is_file() else Store(path).files():
-            try:
-                records.append(Record.from_json(file.read_text("utf-8")))
-            except NewerSchema as error:
-                raise UsageError(f"'{file}' {error}") from None
-            except (OSError, ValueError, TypeError, RecursionError) as error:
-                problems.append(f"skipped '{file}': {_reason(error)}")
-    return records, problems
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not a whole JSON file ({error.msg}, line {error.lineno})"
-    return str(error)
-
-
 def write_atomically(path: Path, content: str | bytes) -> None:
     """A reader sees the old file or the new one, never a part, whatever happens in between."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

@@ -10,7 +10,6 @@ from membench.commands.comparison import check_writable, finish, output_options,
 from membench.compare import METRICS, Sample, Watch, samples
 from membench.compare import compare as compare_samples
 from membench.errors import UsageError, unknown
-from membench.records import read_records
 
 
 @click.command()
@@ -76,7 +75,10 @@ def _loss(text: str, loss: str) -> float:
 
 
 def _read(path: Path) -> list[Sample]:
-    records, problems = read_records([path])
+    from membench_leaderboard.sources import read_entries
+
+    entries, problems = read_entries([path])
+    records = [entry.record for entry in entries]
     failed = sum(not record.complete for record in records)
     for problem in [*problems, *([f"left out {failed} failed trials of '{path}'"] if failed else [])]:
         click.echo(f"membench: {problem}", err=True)

@@ -10,7 +10,6 @@ from membench.commands.common import json_option, print_json
 from membench.commands.figures import write_figure
 from membench.errors import UsageError
 from membench.options import assignments
-from membench.records import read_records
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -61,14 +60,15 @@ def plot(
     from membench_analysis.curves import Overlay, Picture, curves, read_overlay
     from membench_analysis.findings import fit_rows, fitted
     from membench_analysis.trials import keep, require_columns, require_like, trial_frame
+    from membench_leaderboard.sources import read_entries
 
     if out.suffix and out.suffix not in SUFFIXES:
         raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")
     groups = [name.strip() for name in by.split(",") if name.strip()]
-    records, problems = read_records(list(folders) or [Path("results")])
+    entries, problems = read_entries(list(folders) or [Path("results")])
     for problem in problems:
-        click.echo(problem, err=True)
-    frame = trial_frame(records)
+        click.echo(f"membench: {problem}", err=True)
+    frame = trial_frame(entry.record for entry in entries)
     if frame.empty:
         raise UsageError("there are no finished records to plot; make some with: membench run or membench sweep")
     frame = keep(frame, assignments(where))

@@ -46,7 +46,7 @@ def _epilog() -> str:
 @click.command(epilog=_epilog())
 @click.argument("names", nargs=-1, required=True, metavar="EXPERIMENT...")
 @click.option("--protocol", metavar="NAME", help="How weights are found: dana2024 as published, or converged.")
-@click.option("--quick", is_flag=True, help="Tiny grids and the protocol quick: seconds, to see that all works.")
+@click.option("--quick", is_flag=True, help="Tiny grids and the protocol quick: a minute or two for all of them.")
 @click.option("--published", is_flag=True, help="Train nothing: use the records that came with membench.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Seeds at each point, instead of the experiment's number.")
 @click.option(

@@ -12,9 +12,10 @@ from samples import make_record
 
 from membench.engine.protocols import get_protocol
 from membench.errors import UsageError
-from membench.records import SCHEMA, Record, Store, read_records, write_atomically
+from membench.records import SCHEMA, Record, Store, write_atomically
 from membench.registry import Registry
 from membench.trial import Trial
+from membench_leaderboard.sources import read_entries
 
 SIMPLE = (
     st.none()
@@ -108,7 +109,7 @@ def test_a_newer_schema_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     newer = {**json.loads(make_record().to_json()), "schema": SCHEMA + 1}
     (tmp_path / "deep" / "x.json").write_text(json.dumps(newer))
-    for look in (lambda: Store(tmp_path).check(), lambda: read_records([tmp_path])):
+    for look in (lambda: Store(tmp_path).check(), lambda: read_entries([tmp_path])):
         with pytest.raises(UsageError, match=f"schema {SCHEMA + 1}.*upgrade membench"):
             look()
 
@@ -118,8 +119,8 @@ def test_reading_names_and_skips_what_is_no_record(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_text(make_record().to_json()[:100])
     (tmp_path / "foreign.json").write_text('{"a": 1}')
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    records, problems = read_records([tmp_path])
-    assert records == [make_record()]
+    entries, problems = read_entries([tmp_path])
+    assert [entry.record for entry in entries] == [make_record()]
     assert len(problems) == 3
     assert all(any(name in problem for problem in problems) for name in ("cut.json", "foreign.json", "binary.json"))
     assert len(list(tmp_path.iterdir())) == 4

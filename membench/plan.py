@@ -47,13 +47,14 @@ def plan(registry: Registry, request: Request, left_out: Callable[[str], None] =
     data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks"))
     settings = mistakes.collect(lambda: _protocol_grid(protocol, request.protocol_options) if protocol else [])
     mistakes.settle()
+    shapes = len(architectures) * len(request.budgets) if request.budgets else len(models)
+    size = shapes * len(data) * len(settings) * len(request.seeds)
+    if size > MAX_GRID:
+        raise UsageError(f"the grid has {size:,} trials; at most {MAX_GRID:,} are taken at once")
     if request.budgets:
         places = list(_within_budgets(architectures, data, request, left_out))
     else:
         places = [(*model, *facts) for model in models for facts in data]
-    size = len(places) * len(settings) * len(request.seeds)
-    if size > MAX_GRID:
-        raise UsageError(f"the grid has {size:,} trials; at most {MAX_GRID:,} are taken at once")
     trials = [
         Trial(architecture, config, task, task_config, protocol, setting, seed)
         for architecture, config, task, task_config in places

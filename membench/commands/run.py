@@ -39,7 +39,6 @@ def _protocol_help() -> str:
 @request_options
 @click.option(
     "--budget",
-    "budgets",
     metavar="3k,10k",
     help="Instead of -M: each architecture's best config for so many parameters.",
 )
@@ -60,7 +59,7 @@ def _protocol_help() -> str:
 @plugin_options
 def run(
     request: Request,
-    budgets: str | None,
+    budget: str | None,
     count: str,
     execution: Execution,
     floor: bool,
@@ -84,7 +83,7 @@ def run(
     membench run --model all --task bigram --budget 3k,10k,30k
     """
     registry = load_registry(files, block)
-    request = replace(request, budgets=_budgets(budgets, count))
+    request = replace(request, budgets=_budgets(budget, count))
     trials = plan(registry, request, lambda reason: click.echo(f"left out: {reason}", err=True))
     if floor:
         _require_bottleneck(trials)

@@ -313,7 +313,7 @@ def _seeds(count: int) -> str:
 
 def _enough(row: Comparison, best: float) -> Comparison:
     """The row as it is, or with the verdict that so few seeds can never decide anything."""
-    if best < LEVEL:
+    if best < LEVEL or row.gain is None or row.gain >= 0:
         return row
     words = f"p < {LEVEL:g} takes {seeds_needed(1)} paired seeds, or 5 on each side"
     return replace(row, verdict=TOO_FEW, why=_because(row, words))

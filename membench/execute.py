@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -106,6 +109,18 @@ def execute(
     return records
 
 
+def start_server(context: Any, preload: list[str]) -> None:
+    """Start the server that workers are forked from, deaf to Ctrl-C: that is for us, and we end the workers."""
+    context.set_forkserver_preload(preload)
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread may change what a signal does; the server starts when it is needed
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @dataclass
 class _Worker:
     job: Job
@@ -134,7 +149,7 @@ class _Crew:
         total = len(waiting) + sum(map(len, self.later.values()))
         context = multiprocessing.get_context("forkserver")
         # torch is imported once, by the server that the workers are forked from
-        context.set_forkserver_preload(["torch", "membench.worker", "membench.engine.workbench"])
+        start_server(context, ["torch", "membench.worker", "membench.engine.workbench"])
         while waiting or self.busy:
             while waiting and len(self.busy) < self.size:
                 self._start(context, waiting.popleft())

@@ -18,6 +18,7 @@ from membench.engine.protocols import PROTOCOLS
 from membench.environment import describe_environment
 from membench.errors import MembenchError, UsageError
 from membench.examination import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
+from membench.execute import start_server
 from membench.facts import Shape, weight_seed
 from membench.marks import sha256
 from membench.options import validate
@@ -73,7 +74,7 @@ def verify(
     """A verdict for each file, in their order, some of them worked out side by side."""
     context = multiprocessing.get_context("forkserver")
     built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
-    context.set_forkserver_preload([*PRELOADED, *built_in])
+    start_server(context, [*PRELOADED, *built_in])
     verdicts: dict[Path, Verdict] = {}
     with ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(verify_file, file, registry, timeout) for file in files]

@@ -100,8 +100,10 @@ def read_overlay(path: Path, x: str, y: str) -> pd.DataFrame:
     """Anybody's points from a CSV file with columns named as x and y (and, if there are, as the groups)."""
     try:
         found = pd.read_csv(path, skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read overlay '{path}': {str(error).partition(chr(10))[0]}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read overlay '{path}': {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"overlay '{path}' is not CSV: {str(error).partition(chr(10))[0]}") from None
     missing = [name for name in (x, y) if name not in found]
     if missing:
         raise UsageError(

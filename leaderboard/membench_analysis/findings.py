@@ -61,6 +61,26 @@ def fitted(curve: Curve, laws: Sequence[str], ceiling: float | None = None) -> t
     return replace(curve, fits=ordered), compare(fits, left_out)
 
 
+def fitted_all(
+    curves: Sequence[Curve], laws: Sequence[str], ceiling: float | None = None
+) -> tuple[list[Curve], list[str]]:
+    """Every curve with its fits, and a sentence on each. UsageError only when no curve can be fitted."""
+    found, sentences, reasons = [], [], []
+    for curve in curves:
+        start = f"{curve.name}: " if curve.name else ""
+        try:
+            one, sentence = fitted(curve, laws, ceiling)
+            sentence = f"{start}{one.fits[0].words(curve.x)}; {sentence}"
+        except UsageError as error:
+            one, sentence = curve, f"{start}no law was fitted: {error}"
+            reasons.append(error)
+        found.append(one)
+        sentences.append(sentence)
+    if len(reasons) == len(curves):
+        raise reasons[0]
+    return found, sentences
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a claim holds, None when the data cannot tell, and why."""
@@ -99,21 +119,19 @@ def judge(claim: Claim, curves: Sequence[Curve]) -> Verdict:
 
 
 def _judge_law(law: str, curves: Sequence[Curve]) -> Verdict:
-    """By the sum of AIC over curves, so that many curves count as the much data that they are."""
-    totals: dict[str, float] = {}
-    laws = set.intersection(*({one.law for one in curve.fits} for curve in curves))
-    for curve in curves:
-        for one in curve.fits:
-            if one.law in laws:
-                totals[one.law] = totals.get(one.law, 0.0) + one.aicc
-    if law not in totals:  # also when there was a curve without any fit
+    """Against each other law by the sum of AIC over the curves that both were fitted to: many curves are much data."""
+    by_law = [{one.law: one for one in curve.fits} for curve in curves]
+    if not all(law in fits for fits in by_law):
         return Verdict(None, f"{LAWS[law].words} could not be fitted to every curve")
-    winner = min(totals, key=lambda name: totals[name])
-    behind = totals[law] - totals[winner]
-    if behind < CLOSE:
+    behind: dict[str, float] = {}
+    for fits in by_law:
+        for other in fits.keys() - {law}:
+            behind[other] = behind.get(other, 0.0) + fits[law].aicc - fits[other].aicc
+    winner = max(sorted(behind), key=lambda name: behind[name], default=law)
+    if behind.get(winner, 0.0) < CLOSE:
         return Verdict(True, f"no other law describes the data better than {LAWS[law].words} does")
     apart = _apart(law, winner, curves)
-    better = f"{LAWS[winner].words} describes the data better ({behind:.0f} AIC over all curves)"
+    better = f"{LAWS[winner].words} describes the data better ({behind[winner]:.0f} AIC over all curves)"
     if apart < NEARLY * (CEILINGS.get(curves[0].y) or float(curves[0].points["mean"].max())):
         return Verdict(True, f"to within {apart:.3g} in {curves[0].y}; {better}, so that the bend is real but small")
     return Verdict(False, f"{better}; the two differ by up to {apart:.3g} in {curves[0].y}")
@@ -121,11 +139,12 @@ def _judge_law(law: str, curves: Sequence[Curve]) -> Verdict:
 
 def _apart(law: str, winner: str, curves: Sequence[Curve]) -> float:
     """How far two laws are apart in y at most: a difference that is certain may still be small."""
-    apart = []
+    apart = [0.0]
     for curve in curves:
-        by_law = {one.law: one for one in curve.fits}
-        x = np.unique(curve.trials[curve.x].to_numpy(dtype=float))
-        apart.append(float(np.abs(by_law[law].predict(x) - by_law[winner].predict(x)).max()))
+        fits = {one.law: one for one in curve.fits}
+        if winner in fits:
+            x = np.unique(curve.trials[curve.x].to_numpy(dtype=float))
+            apart.append(float(np.abs(fits[law].predict(x) - fits[winner].predict(x)).max()))
     return max(apart)
 
 
@@ -139,7 +158,7 @@ def _judge_exponent(exponent: float, curves: Sequence[Curve]) -> Verdict:
         inside.append(low <= exponent <= high)
         name = f"{curve.name}: " if curve.name else ""
         words.append(f"{name}exponent {power.parameters['exponent']:.2f} (95 % {low:.2f} to {high:.2f})")
-    return Verdict(all(inside), f"{'; '.join(words)}, against {exponent:g}")
+    return Verdict(all(inside), f"in a power law with an offset: {'; '.join(words)}; claimed was {exponent:g}")
 
 
 def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:
@@ -155,7 +174,7 @@ def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:
     if not count:
         return Verdict(None, f"no point has {column}")
     span = f"{min(ratios):.2f} to {max(ratios):.2f} times what is proven"
-    return Verdict(below == 0, f"{below} of {count} points lie below it; points reach {span}")
+    return Verdict(below == 0, f"{below} of the {count} points for which it is known lie below it; they reach {span}")
 
 
 def _judge_equal(names: Sequence[str], curves: Sequence[Curve]) -> Verdict:

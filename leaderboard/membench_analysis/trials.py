@@ -24,7 +24,7 @@ def trial_frame(records: Iterable[Record]) -> pd.DataFrame:
     """
     rows = [_row(record) for record in records if record.complete]
     names: dict[str, set[str]] = {}
-    for name in {column for row in rows for column in row if "." in column}:
+    for name in sorted({column for row in rows for column in row if "." in column}):
         names.setdefault(name.partition(".")[2], set()).add(name)
     short = {option: full for option, (full, *others) in names.items() if not others and option not in FIXED}
     for row in rows:
@@ -84,7 +84,7 @@ def keep(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
         wanted = {one.strip() for one in text.split(",")}
         kept = frame[[_text(value) in wanted for value in frame[name]]]
         if kept.empty:
-            there = ", ".join(sorted({_text(value) for value in frame[name]})[:20])
+            there = ", ".join(dict.fromkeys(_text(value) for value in frame[name].dropna().sort_values().head(500)))
             raise UsageError(f"no record has {name}={text}; there are: {there}")
         frame = kept
     return frame.reset_index(drop=True)

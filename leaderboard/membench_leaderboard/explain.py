@@ -157,7 +157,7 @@ def _seed(entry: Entry) -> dict[str, Any]:
         "accuracy": record.metrics.get("accuracy"),
         "kl": record.metrics.get("kl"),
         "steps": trace.get("steps"),
-        "converged": trace.get("converged"),
+        "converged": trace.get("converged") if is_ranked(str(record.protocol["name"])) else None,
         "choice": {name: choice[name] for name in choice if name != "tried"} if isinstance(choice, dict) else {},
         "construction": trace.get("construction"),
         "notes": trace.get("notes") or [],

@@ -74,7 +74,7 @@ def _choices(story: Story) -> Iterator[str]:
         yield "[dim]+ it could still improve with more steps[/dim]"
     chosen = {", ".join(f"{key}={value}" for key, value in one["choice"].items()) for one in story["seeds"]} - {""}
     for words in sorted(chosen):
-        yield "chosen by probes: " + escape(words)
+        yield "rate and betas: " + escape(words)
     for words in sorted({str(one["construction"]) for one in story["seeds"] if one["construction"]}):
         yield "construction: " + escape(words)
     for words in sorted({str(note) for one in story["seeds"] for note in one["notes"]}):

@@ -295,7 +295,7 @@ def _threshold_words(one: Threshold) -> str:
     if one.status == "at least":
         return f"{words}: at least {one.facts:.0f} facts (load {one.load:.3g}); nothing larger was to be tried"
     if one.status == "below":
-        return f"{words}: not even {one.facts:.0f} facts"
+        return f"{words}: not even {one.facts:.0f} fact{'' if one.facts == 1 else 's'}"
     interval = f"(95 % {one.low:.4g} to {one.high:.4g})"
     return f"{words}: {one.facts:.4g} facts {interval}, load {one.load:.3g} ({one.load_low:.3g} to {one.load_high:.3g})"
 

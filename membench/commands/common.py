@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import MISSING
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -38,7 +39,15 @@ def json_option(command: F) -> F:
 
 
 def load_registry(files: tuple[str, ...], block: tuple[str, ...]) -> Registry:
-    return Registry(Selection.from_environment(files, block))
+    """The plugins that were asked for. One that does not load stops nobody, but whoever named its file is told."""
+    registry = Registry(Selection.from_environment(files, block))
+    named = {Path(file).stem for file in files}
+    for plugin in registry.plugins:
+        if plugin.name in named and plugin.status == "failed":
+            click.echo(f"membench: plugin '{plugin.name}' did not load: {plugin.reason}", err=True)
+        elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
+            click.echo(f"membench: plugin '{plugin.name}' provides nothing; it has no hook of membench", err=True)
+    return registry
 
 
 def print_json(value: Any) -> None:

@@ -55,7 +55,7 @@ def request_options(command: F) -> F:
         default="converged",
         show_default=True,
         metavar="NAME",
-        help="How weights are found; see: membench run --help",
+        help="How weights are found: converged, dana2024, quick or construct.",
     )
     @click.option(
         "--seeds", default="5", show_default=True, callback=parse_seeds, help="How many, or which (3,7 or 10:14)."

@@ -58,7 +58,7 @@ def plot(
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
     from membench_analysis.curves import Overlay, Picture, curves, read_overlay
-    from membench_analysis.findings import fit_rows, fitted
+    from membench_analysis.findings import fit_rows, fitted_all
     from membench_analysis.trials import keep, require_columns, require_like, trial_frame
     from membench_leaderboard.sources import read_entries
 
@@ -76,11 +76,10 @@ def plot(
     require_columns(frame, [*groups, *([bound] if bound else [])])
     require_like(frame, x, groups)
     points = Overlay(overlay.name, read_overlay(overlay, x, y)) if overlay else None
-    drawn, sentences = curves(frame, x, y, groups), []
+    sentences: list[str] = []
+    drawn = curves(frame, x, y, groups)
     if laws:
-        pairs = [fitted(curve, [law.strip() for law in laws.split(",")], ceiling) for curve in drawn]
-        drawn = [curve for curve, _ in pairs]
-        sentences = [f"{curve.name + ': ' if curve.name else ''}{curve.fits[0].words(x)}; {s}" for curve, s in pairs]
+        drawn, sentences = fitted_all(drawn, [law.strip() for law in laws.split(",")], ceiling)
     picture = Picture(title, bound=bound, log_x=log_x, by=groups, overlay=points)
     suffixes = [out.suffix] if out.suffix else SUFFIXES[:2]
     paths = write_figure(drawn, picture, out.with_suffix("") if out.suffix else out, suffixes)

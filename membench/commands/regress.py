@@ -73,7 +73,8 @@ def _baseline(path: Path, suite: Suite, required: bool) -> Baseline | None:
         return read_baseline(path, suite)
     if required:
         raise UsageError(
-            f"there is no baseline '{path}'; write it with: membench baseline write --suite {suite.source}"
+            f"there is no baseline '{path}'; write it with: membench baseline write --suite {suite.source}, "
+            "and the other options as here"
         )
     return None
 

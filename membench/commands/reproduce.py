@@ -84,6 +84,8 @@ def reproduce(
     membench reproduce e1 --published              without training, from records that came with membench
     membench reproduce mine.toml --overlay published.csv
     """
+    if quick and published:
+        raise UsageError("--quick trains tiny models, and --published trains none; leave out one of them")
     if quick and protocol:
         raise UsageError(f"--quick has a protocol of its own; leave out --protocol {protocol}")
     if overlay and len(names) + (names == (ALL,)) > 1:
@@ -139,12 +141,14 @@ class _Work:
     protocol: str
     trials: Sequence[Trial]
     series: dict[str, str]
+    name: str  # of its figure
 
     @classmethod
     def of(cls, experiment: Experiment, protocol: str, registry: Registry, seeds: int | None) -> _Work:
         pairs = experiment.trials(registry, protocol, seeds)
         trials = shuffled(_distinct([trial for _, trial in pairs]))
-        return cls(experiment, protocol, trials, {trial.id: series.name for series, trial in pairs})
+        name = f"{experiment.name}-{protocol}" + (f"-{seeds}-seeds" if seeds else "")
+        return cls(experiment, protocol, trials, {trial.id: series.name for series, trial in pairs}, name)
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,7 @@ def _conclude(
         by=figure.by,
         overlay=overlay,
     )
-    paths = write_figure(curves, picture, figures / f"{experiment.name}-{work.protocol}", (".png", ".svg"))
+    paths = write_figure(curves, picture, figures / work.name, (".png", ".svg"))
     verdict = judge(experiment.claim, curves) if experiment.claim else None
     return _Result(work, records, curves, sentences, verdict, paths, time.perf_counter() - started)
 
@@ -248,7 +252,7 @@ def _conclude(
 def _analyse(work: _Work, records: Sequence[Record]) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
     from membench_analysis.curves import curves
-    from membench_analysis.findings import slopes
+    from membench_analysis.findings import fitted_all, slopes
     from membench_analysis.trials import require_columns, trial_frame
 
     figure, y = work.experiment.figure, work.experiment.y(work.protocol)
@@ -264,20 +268,10 @@ def _analyse(work: _Work, records: Sequence[Record]) -> tuple[list[Curve], list[
     if not figure.laws:
         return found, []
     ceiling = None if figure.slope_over else figure.ceiling
-    pairs = [_fitted_or_not(curve, figure.laws, ceiling) for curve in found]
-    return [curve for curve, _ in pairs], [sentence for _, sentence in pairs]
-
-
-def _fitted_or_not(curve: Curve, laws: Sequence[str], ceiling: float | None) -> tuple[Curve, str]:
-    """Data that no law can be fitted to must not cost the figure, nor the experiments that come after."""
-    from membench_analysis.findings import fitted
-
-    start = f"{curve.name}: " if curve.name else ""
     try:
-        found, sentence = fitted(curve, laws, ceiling)
-    except UsageError as error:
-        return curve, f"{start}no law was fitted: {error}"
-    return found, f"{start}{found.fits[0].words(curve.x)}; {sentence}"
+        return fitted_all(found, figure.laws, ceiling)
+    except UsageError as error:  # must not cost the figure, nor the experiments that come after
+        return found, [f"no law was fitted: {error}"]
 
 
 def _means(curves: Sequence[Curve]) -> Table:

@@ -78,7 +78,7 @@ def announce(
 
 
 def in_words(found: Estimate) -> str:
-    each = f"a point takes {_duration(found.least)} to {_duration(found.most)} of one"
+    each = f"one process needs {_duration(found.least)} to {_duration(found.most)} for a point"
     return f"at most about {_duration(found.seconds)} ({each}; {found.points} were timed)"
 
 

@@ -49,6 +49,13 @@ def test_a_bend_denies_a_straight_line_if_it_is_large_and_is_mentioned_if_it_is_
     assert "real but small" in small.reason
 
 
+def test_a_curve_with_too_few_points_for_other_laws_does_not_hide_a_bend() -> None:
+    bent, steep = curve(lambda H: 0.001 * H**2, "a"), curve(lambda H: 0.1 * H, "bb")
+    curves = fits(bent, steep)
+    assert {one.law for one in curves[1].fits} == {"linear"}
+    assert judge(Claim(text="linear", law="linear"), curves).holds is False
+
+
 def test_an_exponent_is_judged_by_its_interval() -> None:
     square = fits(curve(lambda H: 0.05 + 0.0008 * H**2))
     assert judge(Claim(text="square", exponent=2), square).holds
@@ -70,7 +77,7 @@ def test_points_below_what_is_proven_are_counted() -> None:
     assert judge(Claim(text="above", above="proven"), [curve(lambda H: 0.02 * H + 0.1)]).holds
     below = judge(Claim(text="above", above="proven"), [curve(lambda H: 0.005 * H, noise=0)])
     assert below.holds is False
-    assert "7 of 7 points" in below.reason
+    assert "7 of the 7 points" in below.reason
 
 
 def test_slopes_are_taken_for_each_seed_below_the_ceiling() -> None:

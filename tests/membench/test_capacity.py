@@ -96,7 +96,7 @@ def test_a_model_that_memorises_nothing_says_so() -> None:
     done = searched(simulated(1e-9), Search(LEVELS, 50, 1, 400))
     found = threshold(done, LEVELS, 0.99)
     assert (found.status, found.facts) == ("below", 1)
-    assert _threshold_words(found) == "99 % right: not even 1 facts"
+    assert _threshold_words(found) == "99 % right: not even 1 fact"
 
 
 def test_a_lower_level_is_reached_with_more_facts() -> None:

@@ -55,9 +55,8 @@ def test_an_estimate_is_made_from_trials_that_leave_no_record() -> None:
 
 
 def test_durations_are_said_in_words() -> None:
-    assert (
-        in_words(Estimate(600, 4, 20, 120)) == "at most about 10 min (a point takes 20 s to 2 min of one; 4 were timed)"
-    )
+    words = in_words(Estimate(600, 4, 20, 120))
+    assert words == "at most about 10 min (one process needs 20 s to 2 min for a point; 4 were timed)"
     assert "2.0 h" in in_words(Estimate(7200, 4, 20, 120))
 
 

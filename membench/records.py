@@ -18,6 +18,11 @@ from membench.trial import Point, Trial
 SCHEMA = 1
 NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
 _SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
+_SHAPES: dict[str, type | tuple[type, ...]] = {
+    "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
+    "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
+    "error": (str, type(None)), "weights": (dict, type(None)),
+}  # fmt: skip
 _REQUIRED = {
     "architecture": ("name", "config"),
     "task": ("name", "version", "config"),
@@ -94,12 +99,7 @@ class NewerSchema(ValueError):
 
 
 def _checked(data: dict[str, Any]) -> dict[str, Any]:
-    shapes: dict[str, type | tuple[type, ...]] = {
-        "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
-        "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
-        "error": (str, type(None)), "weights": (dict, type(None)),
-    }  # fmt: skip
-    for name, kind in shapes.items():
+    for name, kind in _SHAPES.items():
         if name in data and not isinstance(data[name], kind):
             raise ValueError(f"its {name} is a {type(data[name]).__name__}")
     missing = [name for name in ("id", "seed", "status", *_REQUIRED) if name not in data]
@@ -167,7 +167,7 @@ class Store:
                 raise UsageError(f"'{path}' {NewerSchema(int(found[1]))}")
 
     def files(self) -> Iterator[Path]:
-        return (path for path in sorted(self.root.rglob("*.json")) if path.name not in NO_RECORDS)
+        return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -64,7 +64,10 @@ class _Talk:
         self.connection, self.last = connection, 0.0
 
     def say(self, **message: Any) -> None:
-        self.connection.send_bytes(json.dumps(message).encode())
+        try:
+            self.connection.send_bytes(json.dumps(message).encode())
+        except BrokenPipeError:
+            os._exit(1)  # the parent was interrupted and has gone: there is nobody to work for
 
     def progress(self, fraction: float, text: str) -> None:
         if time.monotonic() - self.last > 0.1:

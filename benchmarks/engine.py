@@ -32,7 +32,7 @@ from baselines import PlainPlugin, jax_scan, plain_loop
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Batches, Trainer
 from membench.engine.workbench import Workbench
-from membench.registry import Registry
+from membench.interface.registry import Registry
 from membench_aot.kernel import make_trainer
 
 N, S, D, H, BATCH, REPLICAS = 50, 2, 10, 21, 256, 5  # the model of the paper's first experiment
@@ -298,7 +298,7 @@ def main() -> None:
 
 
 def _machine() -> str:
-    from membench.environment import describe_environment
+    from membench.measure.environment import describe_environment
 
     here = describe_environment("cpu", 1, "float32")
     return f"{here['cpu']}, {os.cpu_count()} cores, {here['platform']}, torch {here['torch']}, Python {here['python']}"

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from membench.records import Record
+from membench.records.record import Record
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import summarise

@@ -18,12 +18,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import membench.threads  # noqa: F401
-from membench.compare import LEVEL, LOST, Comparisons, Sample, Watch, compare, samples
-from membench.records import Record, write_atomically
-from membench.registry import Registry, Selection
-from membench.suite import Plan, load_suite, plan_suite
-from membench.trial import Point
-from membench.worker import Job, run_job
+from membench.execute.job import Job
+from membench.execute.worker import run_job
+from membench.interface.registry import Registry, Selection
+from membench.plan.trial import Point
+from membench.records.files import write_atomically
+from membench.records.record import Record
+from membench.regress.compare import LOST, Comparisons, Sample, Watch, compare, samples
+from membench.regress.exact_tests import LEVEL
+from membench.regress.suite import Plan, load_suite, plan_suite
 
 # An architecture as a third party would bring it: the attention-only transformer under another name, and ways to
 # spoil it that leave its name, its options and so the identity of its trials as they are.

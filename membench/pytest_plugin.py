@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from membench.records import Record
+    from membench.records.record import Record
 
 Options = Mapping[str, Any]
 
@@ -59,10 +59,11 @@ def _measure(
     plugins: Sequence[str | Path],
 ) -> list[Record]:
     import membench.threads  # noqa: F401
-    from membench.execute import Execution, execute
-    from membench.plan import Request, plan
-    from membench.records import Store
-    from membench.registry import Registry, Selection
+    from membench.execute.execution import Execution
+    from membench.execute.local import execute
+    from membench.interface.registry import Registry, Selection
+    from membench.plan.request import Request, plan
+    from membench.records.store import Store
 
     registry = Registry(Selection.from_environment([str(file) for file in plugins]))
     M, T, P = ([f"{name}={_text(value)}" for name, value in one.items()] for one in options)

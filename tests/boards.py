@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from samples import make_record
 
-from membench.records import Record
+from membench.records.record import Record
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import summarise

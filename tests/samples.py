@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from membench.records import Record
+from membench.records.record import Record
 
 
 def make_record(**changes: object) -> Record:

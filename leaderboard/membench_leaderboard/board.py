@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from membench import __version__
-from membench.records import Record
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.records.record import Record
 from membench_leaderboard.frame import Entry, entries, to_frame
 from membench_leaderboard.rerun import rerun_command
 from membench_leaderboard.rows import sorted_by, summarise

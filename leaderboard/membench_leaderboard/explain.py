@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from membench.engine.protocols import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
-from membench.records import Record
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.records.record import Record
 from membench_leaderboard.board import rerun_commands
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.rows import sorted_by

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from membench.records import Record
+from membench.records.record import Record
 
 METRICS = ("accuracy", "kl", "excess_kl", "associations", "bits", "bits_per_parameter")
 SIZES = ("parameters", "without_embeddings", "buffers", "identifiable")

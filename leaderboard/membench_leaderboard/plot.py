@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
-from membench_analysis.look import COLOURS, MARKERS, figure_at
 from membench_leaderboard.rows import INTERVALS, sorted_by
 from membench_leaderboard.table import ranked_tables
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from membench.errors import MembenchError, UsageError
-from membench.records import write_atomically
-from membench.registry import NAME
+from membench.interface.registry import NAME
+from membench.records.files import write_atomically
 from membench_leaderboard.document import leaderboard_document
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries

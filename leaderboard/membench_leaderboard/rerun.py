@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from membench.engine.protocols import PROTOCOLS
-from membench.records import Record
-from membench.registry import Registry
+from membench.engine.protocols.protocol import PROTOCOLS
+from membench.interface.registry import Registry
+from membench.records.record import Record
 
 
 def rerun_command(record: Record, seeds: Iterable[int], registry: Registry) -> str:

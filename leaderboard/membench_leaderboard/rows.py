@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from membench_analysis.intervals import DECIMALS, Numbers, intervals
+from membench.analysis.intervals import DECIMALS, Numbers, intervals
 from membench_leaderboard.frame import METRICS, RATIOS, SIZES
 
 # Only like is compared with like.

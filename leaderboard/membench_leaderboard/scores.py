@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from membench_analysis.intervals import Numbers, percentiles, resampled_means
+from membench.analysis.intervals import Numbers, percentiles, resampled_means
 from membench_leaderboard.rows import BY_SEED, INTERVALS, shared_ranks, sorted_by
 
 BUDGETS = (3_000, 10_000, 30_000)

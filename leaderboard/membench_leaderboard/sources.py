@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from membench.errors import UsageError
-from membench.marks import verified_ids
-from membench.records import NewerSchema, Record, Store
+from membench.records.record import NewerSchema, Record
+from membench.records.store import Store
+from membench.verify.marks import verified_ids
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.published import published_entries
 from membench_leaderboard.published.compact import expand

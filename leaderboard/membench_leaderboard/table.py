@@ -11,7 +11,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from membench.engine.protocols import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench_leaderboard.rows import BY_SEED, INTERVALS, TABLE, ranked, sorted_by
 from membench_leaderboard.scores import AREA_FROM, AREA_TO, BUDGETS, standings
 

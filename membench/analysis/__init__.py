@@ -1,1 +1,1 @@
-"""Numbers to findings: columns of records, curves with intervals, fitted laws, and figures in one look."""
+"""Records to columns, curves, laws and figures."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from membench.bounds import Bound, BoundValue
+from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
+from membench.interface.bound import Bound
+from membench.theory.evaluate import BoundValue
 from membench.theory.floor import FloorInterval
-from membench_analysis.look import COLOURS, MARKERS, figure_at
 
 STYLES = {"guarantee": "-", "limit": "--", "baseline": ":"}
 

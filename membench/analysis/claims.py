@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from membench.analysis.columns import require_columns
+from membench.analysis.curves import CEILINGS, Curve
+from membench.analysis.laws import CLOSE, LAWS, best, compare, fit, fit_all
 from membench.errors import UsageError, unknown
-from membench_analysis.curves import CEILINGS, Curve
-from membench_analysis.fit import CLOSE, LAWS, best, compare, fit, fit_all
-from membench_analysis.trials import require_columns
 
 if TYPE_CHECKING:
-    from membench.experiment import Claim
+    from membench.plan.experiment import Claim
 
 RESAMPLES = 1000
 NEARLY = 0.02  # of the range of y: laws that are nearer than this are one law to a reader

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from membench.errors import UsageError, unknown
-from membench.records import Record
+from membench.records.record import Record
 
 PARTS = {"model": "architecture", "task": "task", "protocol": "protocol"}  # word on the command line: field of a record
 FIXED = ("id", "seed", "model", "task", "task_version", "protocol", "protocol_version")

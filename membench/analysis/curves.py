@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from membench.analysis.intervals import bootstrap_interval
+from membench.analysis.laws import Fit
+from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
-from membench_analysis.fit import Fit
-from membench_analysis.intervals import bootstrap_interval
-from membench_analysis.look import COLOURS, MARKERS, figure_at
 
 CEILINGS = {"accuracy": 1.0, "stream_accuracy": 1.0}  # quantities that cannot be larger
 BASELINES = (("zero_head", "last token only", "--"), ("chance", "chance", "-."))

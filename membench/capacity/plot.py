@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from membench.capacity import Measurement, Peak, Threshold, summarise
+from membench.analysis.look import COLOURS, figure_at
+from membench.capacity.measurement import Measurement, summarise
+from membench.capacity.threshold import Peak, Threshold
 from membench.errors import UsageError
-from membench_analysis.look import COLOURS, figure_at
 
 
 def draw_capacity(

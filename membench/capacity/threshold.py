@@ -1,8 +1,4 @@
-"""Capacity: how many facts a model memorises before it no longer does, and how sure that number is.
-
-The search brackets the transition by doubling and halving, and then refines around it. The threshold is not
-where the search ends: it is fitted to all trials, as the number of facts at which half of the seeds succeed.
-"""
+"""The threshold: at how many facts half of the seeds still memorise them, and how sure that number is."""
 
 from __future__ import annotations
 
@@ -13,26 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from membench.capacity.measurement import Measurement, summarise
+
 Array = NDArray[np.float64]
 RESAMPLES = 1000
 LEVEL = 0.95
-PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer
-PEAK_GAIN = 0.02  # what a doubling must gain for the peak to be sought further up
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What one trial showed."""
-
-    value: int  # of the option that is varied
-    seed: int
-    facts: int
-    load: float  # bits asked for, for each parameter
-    accuracy: float
-    bits: float  # memorised, for each parameter
-
-    def reaches(self, level: float) -> bool:
-        return self.accuracy >= level - 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,97 +45,6 @@ class Peak:
     load: float
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All seeds at one value."""
-
-    value: int
-    facts: int
-    load: float
-    seeds: int
-    accuracy: float
-    bits: float
-    reached: tuple[float, ...]  # for each level, the fraction of seeds that reach it
-
-
-def summarise(done: Sequence[Measurement], levels: Sequence[float]) -> list[Summary]:
-    by_value: dict[int, list[Measurement]] = {}
-    for one in done:
-        by_value.setdefault(one.value, []).append(one)
-    return [_summary(by_value[value], levels) for value in sorted(by_value)]
-
-
-def _summary(some: Sequence[Measurement], levels: Sequence[float]) -> Summary:
-    return Summary(
-        some[0].value,
-        some[0].facts,
-        some[0].load,
-        len(some),
-        float(np.mean([one.accuracy for one in some])),
-        float(np.mean([one.bits for one in some])),
-        tuple(float(np.mean([one.reaches(level) for one in some])) for level in levels),
-    )
-
-
-@dataclass(frozen=True)
-class Search:
-    """Which values to train next. It depends on what was measured alone, so that it can be taken up again."""
-
-    levels: tuple[float, ...]
-    start: int
-    smallest: int
-    largest: int
-    growth: int = 1  # facts grow as this power of the value
-    resolution: float = 0.1  # neighbours at a threshold differ by at most this part
-
-    def next_values(self, done: Sequence[Measurement]) -> list[int]:
-        """The values of the next round; none when the search has ended."""
-        rows = summarise(done, self.levels)
-        if not rows:
-            return [self._inside(self.start)]
-        wanted = {self._one_bit_for_each_parameter(rows[0])} if len(rows) == 1 else set()
-        if wanted <= {row.value for row in rows}:
-            wanted = self._towards_peak(rows).union(*(self._towards(i, rows) for i in range(len(self.levels))))
-        return sorted(wanted - {row.value for row in rows})
-
-    def _inside(self, value: float) -> int:
-        return round(min(max(value, self.smallest), self.largest))
-
-    def _one_bit_for_each_parameter(self, row: Summary) -> int:
-        """A first guess: few models hold much less, and few hold more than two or three."""
-        if not (math.isfinite(row.load) and row.load > 0):
-            return row.value
-        return self._inside(row.value * row.load ** (-1 / self.growth))
-
-    def _towards(self, level: int, rows: Sequence[Summary]) -> set[int]:
-        """Values that bracket where a level is no longer reached, or that divide the bracket."""
-        reached = [row.reached[level] for row in rows]
-        split = crossing(reached)
-        if not any(one == 1 for one in reached[:split]) and rows[0].value > self.smallest:
-            return {self._inside(rows[0].value // 2)}
-        if not any(one == 0 for one in reached[split:]) and rows[-1].value < self.largest:
-            return {self._inside(2 * rows[-1].value)}
-        if split in (0, len(rows)):
-            return set()
-        gaps = {split: self.resolution}
-        if split > 1 and reached[split - 1] < 1:
-            gaps[split - 1] = 3 * self.resolution  # further away a value tells less of the threshold
-        if split + 1 < len(rows) and reached[split] > 0:
-            gaps[split + 1] = 3 * self.resolution
-        return {middle for gap, apart in gaps.items() for middle in _between(rows[gap - 1], rows[gap], apart)}
-
-    def _towards_peak(self, rows: Sequence[Summary]) -> set[int]:
-        bits = [row.bits for row in rows]
-        if not all(map(math.isfinite, bits)):
-            return set()
-        top = int(np.argmax(bits))
-        if top == len(rows) - 1 and rows[-1].value < self.largest:
-            rising = top == 0 or bits[top] > (1 + PEAK_GAIN) * bits[top - 1]
-            return {self._inside(2 * rows[-1].value)} if rising else set()
-        pairs = [(rows[i], rows[i + 1]) for i in (top - 1, top) if 0 <= i < len(rows) - 1]
-        return {middle for left, right in pairs for middle in _between(left, right, PEAK_RESOLUTION)}
-
-
 def crossing(reached: Sequence[float]) -> int:
     """How many values come before the success rate falls below a half.
 
@@ -162,13 +52,6 @@ def crossing(reached: Sequence[float]) -> int:
     """
     gains = np.concatenate([[0.0], np.cumsum(np.asarray(reached) - 0.5)])
     return int(len(gains) - 1 - np.argmax(gains[::-1]))
-
-
-def _between(left: Summary, right: Summary, resolution: float) -> set[int]:
-    """The geometric middle, if the two are further apart than they should be and anything lies between."""
-    if right.value <= (1 + resolution) * left.value or right.value - left.value < 2:
-        return set()
-    return {min(max(round(math.sqrt(left.value * right.value)), left.value + 1), right.value - 1)}
 
 
 def threshold(done: Sequence[Measurement], levels: Sequence[float], level: float) -> Threshold:

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from membench.baseline import default_path, write_baseline
 from membench.commands.common import load_registry
 from membench.commands.measuring import make_baseline, measure, suite_options
-from membench.execute import Execution
-from membench.suite import load_suite, plan_suite
+from membench.execute.execution import Execution
+from membench.regress.baseline import default_path, write_baseline
+from membench.regress.suite import load_suite, plan_suite
 
 
 @click.group()

@@ -10,14 +10,15 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.bounds import Bound, BoundValue, Setting, evaluate_bounds
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.errors import UsageError
-from membench.facts import draw_facts
-from membench.options import label
-from membench.plan import Request, plan
-from membench.registry import Registry
-from membench.trial import Trial
+from membench.interface.bound import Bound, Setting
+from membench.interface.facts import draw_facts
+from membench.interface.options import label
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.plan.trial import Trial
+from membench.theory.evaluate import BoundValue, evaluate_bounds
 
 
 @click.command()
@@ -62,7 +63,7 @@ def bounds(
     columns = [(trial, _evaluate(registry, trial, expensive)) for trial in trials]
     _say_if_general(model, known)
     if plot:
-        from membench_analysis.bounds_plot import draw_bounds
+        from membench.analysis.bounds_plot import draw_bounds
 
         click.echo(f"wrote {draw_bounds(_points(columns), known, plot)}", err=True)
     if as_json:
@@ -89,7 +90,7 @@ def _evaluate(registry: Registry, trial: Trial, expensive: bool) -> list[BoundVa
 
 def _parameters(trial: Trial) -> int:
     """Counted from a built module, as a trial's are."""
-    from membench.size import measure_size
+    from membench.measure.size import measure_size
 
     shape = trial.task.shape(trial.task_config)
     return measure_size(trial.architecture.build(shape, trial.config), shape).parameters

@@ -12,7 +12,9 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from membench.capacity import Measurement, Peak, Search, Threshold, mean_interval, peak, summarise, threshold
+from membench.capacity.measurement import Measurement, summarise
+from membench.capacity.search import Search
+from membench.capacity.threshold import Peak, Threshold, mean_interval, peak, threshold
 from membench.commands.common import (
     console,
     json_option,
@@ -24,13 +26,14 @@ from membench.commands.common import (
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.commands.run import fail_if_any
 from membench.errors import UsageError
-from membench.execute import Execution
-from membench.facts import Shape, draw_facts
-from membench.options import assignments, label, options_of
-from membench.plan import Request, check_fit, plan
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.trial import Trial
+from membench.execute.execution import Execution
+from membench.interface.facts import Shape, draw_facts
+from membench.interface.options import assignments, label, options_of
+from membench.interface.registry import Registry
+from membench.plan.request import Request, check_fit, plan
+from membench.plan.trial import Trial
+from membench.records.record import Record
+from membench.records.store import Store
 
 VARIED = ("T0", "N")
 FIRST_N = 8  # a small vocabulary, to learn the number of parameters from
@@ -93,7 +96,7 @@ def capacity(
     done, ran = _measure(registry, subject, search, store, execution)
     found = Found.of(subject, search, done)
     if plot:
-        from membench_analysis.capacity_plot import draw_capacity
+        from membench.capacity.plot import draw_capacity
 
         written = draw_capacity(done, found.thresholds, found.peak, found.title, plot)
         click.echo(f"wrote {written}", err=True)
@@ -108,7 +111,7 @@ def _check_plot(path: Path | None) -> None:
     """Before hours of training rather than after."""
     if path is None:
         return
-    from membench_analysis.look import FORMATS
+    from membench.analysis.look import FORMATS
 
     if path.suffix not in FORMATS:
         raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from membench.errors import UsageError
-from membench.options import Option, options_of
-from membench.registry import Registry, Selection
+from membench.interface.options import Option, options_of
+from membench.interface.registry import Registry, Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
 

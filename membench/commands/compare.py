@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from membench.commands.comparison import check_writable, finish, output_options, publish
-from membench.compare import METRICS, Sample, Watch, samples
-from membench.compare import compare as compare_samples
 from membench.errors import UsageError, unknown
+from membench.regress.compare import METRICS, Sample, Watch, samples
+from membench.regress.compare import compare as compare_samples
 
 
 @click.command()

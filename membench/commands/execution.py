@@ -15,11 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from membench.commands.common import parse_seeds
 from membench.errors import UsageError
-from membench.execute import Execution, Watcher, execute
-from membench.plan import Request
-from membench.records import Record, Store
-from membench.registry import Selection
-from membench.trial import Trial
+from membench.execute.execution import Execution, Watcher
+from membench.execute.local import execute
+from membench.interface.registry import Selection
+from membench.plan.request import Request
+from membench.plan.trial import Trial
+from membench.records.record import Record
+from membench.records.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEVICES = ("cpu", "cuda", "mps")

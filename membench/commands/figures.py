@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from membench.errors import UsageError
-from membench.records import write_atomically
+from membench.records.files import write_atomically
 
 if TYPE_CHECKING:
-    from membench_analysis.curves import Curve, Picture
+    from membench.analysis.curves import Curve, Picture
 
 
 def write_figure(drawn: Sequence[Curve], picture: Picture, stem: Path, suffixes: Sequence[str]) -> list[Path]:
     """The figure in each format, and its data as CSV, all under one name."""
-    from membench_analysis.curves import as_csv, draw_curves
+    from membench.analysis.curves import as_csv, draw_curves
 
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)

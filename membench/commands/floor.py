@@ -13,8 +13,8 @@ from rich.progress import track
 
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.errors import UsageError
-from membench.facts import draw_facts
-from membench.options import assignments, expand, label, option
+from membench.interface.facts import draw_facts
+from membench.interface.options import assignments, expand, label, option
 
 if TYPE_CHECKING:
     from membench.theory.floor import FloorInterval
@@ -70,7 +70,7 @@ def floor(
     finally:  # Ctrl-C shows what was found so far
         _show(found, f"{task} ({label(configs[0])}), seed {seed}: KL in nats", as_json)
     if plot:
-        from membench_analysis.bounds_plot import draw_floor
+        from membench.analysis.bounds_plot import draw_floor
 
         click.echo(f"wrote {draw_floor(found, f'{task} ({label(configs[0])})', plot)}", err=True)
 

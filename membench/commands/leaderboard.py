@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from membench.budget import parse_budget
 from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
 from membench.errors import UsageError, unknown
+from membench.plan.budget import parse_budget
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from membench.registry import Registry
+    from membench.interface.registry import Registry
     from membench_leaderboard.frame import Entry
 
 FIRST = "make some with: membench run --model aot --task bigram, and show them with: membench leaderboard results"

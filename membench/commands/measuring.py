@@ -9,16 +9,17 @@ from typing import Any, TypeVar
 
 import click
 
-from membench.baseline import Baseline
 from membench.commands.common import parse_seeds, plugin_options
 from membench.commands.execution import carry_out, execution_options
-from membench.compare import samples
-from membench.environment import describe_git
 from membench.errors import PluginError
-from membench.execute import Execution
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.suite import Plan, Suite
+from membench.execute.execution import Execution
+from membench.interface.registry import Registry
+from membench.measure.environment import describe_git
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.regress.baseline import Baseline
+from membench.regress.compare import samples
+from membench.regress.suite import Plan, Suite
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ import click
 from membench.commands.common import json_option, print_json
 from membench.commands.figures import write_figure
 from membench.errors import UsageError
-from membench.options import assignments
+from membench.interface.options import assignments
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -57,9 +57,9 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    from membench_analysis.curves import Overlay, Picture, curves, read_overlay
-    from membench_analysis.findings import fit_rows, fitted_all
-    from membench_analysis.trials import keep, require_columns, require_like, trial_frame
+    from membench.analysis.claims import fit_rows, fitted_all
+    from membench.analysis.columns import keep, require_columns, require_like, trial_frame
+    from membench.analysis.curves import Overlay, Picture, curves, read_overlay
     from membench_leaderboard.sources import read_entries
 
     if out.suffix and out.suffix not in SUFFIXES:

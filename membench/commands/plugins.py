@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
-from membench.registry import Plugin
+from membench.interface.registry import Plugin
 
 
 @click.command()

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from membench.baseline import Baseline, default_path, read_baseline, write_baseline
 from membench.commands.common import load_registry
 from membench.commands.comparison import check_writable, finish, output_options, publish
 from membench.commands.measuring import fail_if_any, make_baseline, measure, suite_options
-from membench.compare import METRICS, Comparisons, Sample, Watch, compare, samples, seeds_needed
 from membench.errors import UsageError
-from membench.execute import Execution
-from membench.suite import Plan, Suite, load_suite, plan_suite
+from membench.execute.execution import Execution
+from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
+from membench.regress.compare import METRICS, Comparisons, Sample, Watch, compare, samples
+from membench.regress.exact_tests import seeds_needed
+from membench.regress.suite import Plan, Suite, load_suite, plan_suite
 
 
 @click.command()

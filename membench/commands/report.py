@@ -9,7 +9,7 @@ import click
 
 from membench.commands.common import load_registry, plugin_options
 from membench.errors import UsageError
-from membench.records import write_atomically
+from membench.records.files import write_atomically
 
 
 @click.command()

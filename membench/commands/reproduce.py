@@ -12,23 +12,24 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench import experiment as experiments
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option
 from membench.commands.figures import write_figure
 from membench.commands.run import fail_if_any
 from membench.commands.sweep import announce
 from membench.errors import UsageError
-from membench.execute import Execution
-from membench.experiment import Claim, Experiment
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.sweep import shuffled
-from membench.trial import Trial
+from membench.execute.estimate import shuffled
+from membench.execute.execution import Execution
+from membench.interface.registry import Registry
+from membench.plan import experiment as experiments
+from membench.plan.experiment import Claim, Experiment
+from membench.plan.trial import Trial
+from membench.records.record import Record
+from membench.records.store import Store
 
 if TYPE_CHECKING:
-    from membench_analysis.curves import Curve, Overlay
-    from membench_analysis.findings import Verdict
+    from membench.analysis.claims import Verdict
+    from membench.analysis.curves import Curve, Overlay
 
 ALL = "all"
 QUICK = "quick"
@@ -116,7 +117,7 @@ def reproduce(
 
 
 def _check_claims(chosen: Sequence[Experiment]) -> None:
-    from membench_analysis.findings import check_claim
+    from membench.analysis.claims import check_claim
 
     for experiment in chosen:
         try:
@@ -179,7 +180,7 @@ class _Result:
         out.print(f"[dim]wrote {', '.join(map(str, self.paths))}[/dim]\n", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
-        from membench_analysis.findings import fit_rows
+        from membench.analysis.claims import fit_rows
 
         claim = self.work.experiment.claim
         return {
@@ -200,7 +201,7 @@ class _Result:
 
 
 def _overlay(work: _Work, path: Path | None) -> Overlay | None:
-    from membench_analysis.curves import Overlay, read_overlay
+    from membench.analysis.curves import Overlay, read_overlay
 
     if path is None:
         return None
@@ -230,8 +231,8 @@ def _published(work: _Work) -> list[Record]:
 def _conclude(
     work: _Work, records: Sequence[Record], overlay: Overlay | None, figures: Path, started: float
 ) -> _Result:
-    from membench_analysis.curves import Picture
-    from membench_analysis.findings import judge
+    from membench.analysis.claims import judge
+    from membench.analysis.curves import Picture
 
     experiment, figure = work.experiment, work.experiment.figure
     curves, sentences = _analyse(work, records)
@@ -251,9 +252,9 @@ def _conclude(
 
 def _analyse(work: _Work, records: Sequence[Record]) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
-    from membench_analysis.curves import curves
-    from membench_analysis.findings import fitted_all, slopes
-    from membench_analysis.trials import require_columns, trial_frame
+    from membench.analysis.claims import fitted_all, slopes
+    from membench.analysis.columns import require_columns, trial_frame
+    from membench.analysis.curves import curves
 
     figure, y = work.experiment.figure, work.experiment.y(work.protocol)
     frame = trial_frame(records)

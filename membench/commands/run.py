@@ -8,17 +8,18 @@ from pathlib import Path
 
 import click
 
-from membench import weights
-from membench.budget import COUNTS, Budget, parse_budget
 from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
-from membench.engine.protocols import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import PluginError, UsageError
-from membench.execute import Execution
-from membench.options import options_of
-from membench.plan import Request, plan
-from membench.records import Record, Store
-from membench.trial import Trial
+from membench.execute.execution import Execution
+from membench.interface.options import options_of
+from membench.plan.budget import COUNTS, Budget, parse_budget
+from membench.plan.request import Request, plan
+from membench.plan.trial import Trial
+from membench.records import weights
+from membench.records.record import Record
+from membench.records.store import Store
 
 BOTH = "both"
 

@@ -23,7 +23,7 @@ def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json:
     membench submit results/ --out submission/
     membench verify submission/
     """
-    from membench.submission import gather, summarise, write
+    from membench.verify.submission import gather, summarise, write
 
     entries, problems = gather(list(folders) or [Path("results")], without_weights)
     for problem in problems:

@@ -13,12 +13,12 @@ from rich.progress import Progress
 from membench.commands.common import json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.commands.run import fail_if_any, show
-from membench.execute import Execution
-from membench.plan import Request, plan
-from membench.records import Store
-from membench.registry import Selection
-from membench.sweep import Estimate, estimate, shuffled
-from membench.trial import Trial
+from membench.execute.estimate import Estimate, estimate, shuffled
+from membench.execute.execution import Execution
+from membench.interface.registry import Selection
+from membench.plan.request import Request, plan
+from membench.plan.trial import Trial
+from membench.records.store import Store
 
 
 @click.command()

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from membench.api import Task
 from membench.commands.common import (
     console,
     json_option,
@@ -17,7 +16,8 @@ from membench.commands.common import (
     plugin_options,
     print_json,
 )
-from membench.registry import Registry
+from membench.interface.declarations import Task
+from membench.interface.registry import Registry
 
 
 @click.command()

@@ -19,14 +19,14 @@ from rich.table import Table
 
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.commands.execution import watching
-from membench.execute import Execution, available_cores
-from membench.marks import write_marks
-from membench.records import Record
-from membench.registry import Registry
-from membench.verify import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict, record_files
+from membench.execute.execution import Execution, available_cores
+from membench.interface.registry import Registry
+from membench.records.record import Record
+from membench.verify.marks import write_marks
+from membench.verify.verdict import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict, record_files
 
 if TYPE_CHECKING:
-    from membench.retrain import Repeat
+    from membench.verify.retrain import Repeat
 
 COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 
@@ -62,7 +62,7 @@ def verify(
     membench verify submission/
     membench verify submission/ --retrain
     """
-    from membench.verify import verify as check
+    from membench.verify.verdict import verify as check
 
     paths, registry = record_files(folder), load_registry(files, block)
     workers = jobs or available_cores()
@@ -81,7 +81,7 @@ def verify(
 def _train_again(
     verdicts: Sequence[Verdict], registry: Registry, salt: str, execution: Execution, timeout: float
 ) -> list[Repeat]:
-    from membench.retrain import plan_repeats, repeat
+    from membench.verify.retrain import plan_repeats, repeat
 
     pending = plan_repeats(verdicts, registry, salt)
     with watching(sum(one.trial is not None for one in pending)) as watcher:

@@ -1,1 +1,1 @@
-"""Protocols, and the training engine that they share."""
+"""Facts and a model to weights: the training engine, and the protocols that use it."""

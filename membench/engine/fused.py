@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from membench.engine.trainer import EPSILON, Batches, Progress
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.facts import Facts
 
 LANES = 8  # floats in a vector of the kernel
 ALIGNMENT = 64  # bytes that an array may have to start on a multiple of

@@ -12,8 +12,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from membench.engine.trainer import EPSILON, Batches, Progress
-from membench.facts import Facts
-from membench.metrics import InvalidOutput, check_logits
+from membench.interface.facts import Facts
+from membench.measure.metrics import InvalidOutput, check_logits
 
 LOOK_EVERY = 10  # steps between looks at the accuracy when all facts are used: it costs as much as the loss
 LEAST_ROWS = 64  # contexts at once, however large they are

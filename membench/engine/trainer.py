@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.facts import Facts
+from membench.interface.facts import Facts
 
 if TYPE_CHECKING:
     import torch

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from membench.api import Architecture, Shape, Task
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
-from membench.facts import Facts, draw_facts, weight_seed
+from membench.interface.declarations import Architecture, Task
+from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
 

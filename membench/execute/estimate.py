@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from membench.execute import Execution, execute
-from membench.records import Store
-from membench.registry import Selection
-from membench.trial import Point, Trial
+from membench.execute.execution import Execution
+from membench.execute.local import execute
+from membench.interface.registry import Selection
+from membench.plan.trial import Point, Trial
+from membench.records.store import Store
 
 CALIBRATION_POINTS = 4
 SHORT, LONG = 20, 100  # steps of the two calibration runs; their difference is free of what does not depend on steps

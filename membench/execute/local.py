@@ -4,88 +4,25 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from membench.engine.protocols import get_protocol
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError
-from membench.records import Record, Store
-from membench.registry import Selection
-from membench.trial import Point, Trial
-from membench.worker import Job, serve
-
-REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not depend on the number of cores
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How to run, as opposed to what; none of it is part of a trial's identity."""
-
-    device: str = "cpu"
-    kernel: str = "auto"
-    compiling: str = "auto"
-    floor: bool = False  # find the floor of the divergence too
-    keep_weights: bool = False  # beside the records
-    jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
-
-    @property
-    def workers(self) -> int:
-        if self.jobs:
-            return self.jobs
-        return available_cores() if self.device == "cpu" else 1
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@dataclass
-class Watcher:
-    """What a caller may want to see on the way."""
-
-    progress: Callable[[float, str], None] = lambda fraction, text: None
-    finished: Callable[[Trial, Record], None] = lambda trial, record: None
-
-
-def make_jobs(trials: Sequence[Trial], selection: Selection, options: Execution) -> list[Job]:
-    """Seeds of one point together, in groups whose make-up depends on the trials alone."""
-    by_point: dict[Point, list[int]] = {}
-    for trial in trials:
-        by_point.setdefault(trial.point, []).append(trial.seed)
-    return [
-        Job(point, group, selection, options.device, options.kernel, options.compiling, options.floor)
-        for point, seeds in by_point.items()
-        for group in _groups(sorted(seeds))
-    ]
-
-
-def probes_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
-    """Jobs that can start now, and those that wait for the probes of their point."""
-    ready: list[Job] = []
-    waiting: dict[Point, list[Job]] = {}
-    for job in jobs:
-        probes = get_protocol(job.point.protocol).probes
-        if not probes:
-            ready.append(job)
-            continue
-        if job.point not in waiting:
-            ready += [replace(job, seeds=(), part=part) for part in range(probes)]
-        waiting.setdefault(job.point, []).append(job)
-    return ready, waiting
-
-
-def _groups(seeds: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    count = max(-(-len(seeds) // REPLICAS), min(2, len(seeds)))  # at least two, for two cores
-    size = -(-len(seeds) // count)
-    return (tuple(seeds[i : i + size]) for i in range(0, len(seeds), size))
+from membench.execute.execution import Execution, Watcher
+from membench.execute.job import Job, make_jobs, probes_first
+from membench.execute.worker import serve
+from membench.interface.registry import Selection
+from membench.plan.trial import Point, Trial
+from membench.records.record import Record
+from membench.records.store import Store
 
 
 def execute(
@@ -149,7 +86,7 @@ class _Crew:
         total = len(waiting) + sum(map(len, self.later.values()))
         context = multiprocessing.get_context("forkserver")
         # torch is imported once, by the server that the workers are forked from
-        start_server(context, ["torch", "membench.worker", "membench.engine.workbench"])
+        start_server(context, ["torch", serve.__module__, "membench.engine.workbench"])
         while waiting or self.busy:
             while waiting and len(self.busy) < self.size:
                 self._start(context, waiting.popleft())

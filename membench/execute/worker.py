@@ -8,39 +8,23 @@ import signal
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from membench import weights
-from membench.bounds import Setting, evaluate_bounds
-from membench.engine.protocols import get_protocol
-from membench.environment import describe_environment, describe_git
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, NotApplicable
-from membench.facts import Facts
-from membench.options import label
-from membench.records import Record
-from membench.registry import Registry, Selection
-from membench.trial import Point
-
-
-@dataclass(frozen=True)
-class Job:
-    """Some seeds of one point of a grid, as plain data."""
-
-    point: Point
-    seeds: tuple[int, ...]
-    selection: Selection
-    device: str = "cpu"
-    kernel: str = "auto"
-    compiling: str = "auto"
-    floor: bool = False  # whether to find the floor of the divergence for the model's d
-    threads: int = 1
-    probed: str | None = None  # scores of all probes, as JSON
-    part: int = 0  # for a job without seeds: which of the protocol's probes it is
-    weights: str | None = None  # folder to keep the weights in
+from membench.execute.job import Job
+from membench.interface.bound import Setting
+from membench.interface.facts import Facts
+from membench.interface.options import label
+from membench.interface.registry import Registry
+from membench.measure.environment import describe_environment, describe_git
+from membench.records import weights
+from membench.records.record import Record
+from membench.theory.evaluate import evaluate_bounds
 
 
 def serve(job: Job, connection: Connection) -> None:
@@ -140,8 +124,8 @@ class _JobRunner:
     def _record(self, outcome: Any, replicas: int) -> Record:
         import torch
 
-        from membench.metrics import evaluate
-        from membench.size import beyond_parameters, count_without_gradient, float_type, measure_size
+        from membench.measure.metrics import evaluate
+        from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
 
         bench, module = self.workbench, outcome.module
         state = {name: value.clone() for name, value in module.state_dict().items()}  # before anything is asked

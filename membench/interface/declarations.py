@@ -1,7 +1,4 @@
-"""All that a plugin author needs: `from membench.api import Architecture, Shape, hookimpl, option`.
-
-Importing it never imports torch; `build` and the other callables import torch inside.
-"""
+"""What a plugin declares: architectures and tasks. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -12,18 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from membench.bounds import Bound, Setting
-from membench.errors import NotApplicable
-from membench.facts import Facts, Shape
-from membench.hookspecs import hookimpl
-from membench.options import option
+from membench.interface.facts import Facts, Shape
 
 if TYPE_CHECKING:
     from torch import nn
 
     from membench.engine.trainer import Kernel
-
-__all__ = ["Architecture", "Bound", "Facts", "NotApplicable", "Setting", "Shape", "Task", "hookimpl", "lazy", "option"]
 
 C = TypeVar("C")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from membench.api import Task
+    from membench.interface.declarations import Task
 
 # Spawn keys of a trial's seed: the facts and the initial weights never share a random stream.
 DATA_STREAM, WEIGHT_STREAM, BATCH_STREAM = 0, 1, 2

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from membench.api import Architecture, Bound, Task
+    from membench.interface.bound import Bound
+    from membench.interface.declarations import Architecture, Task
 
 hookspec = pluggy.HookspecMarker("membench")
 hookimpl = pluggy.HookimplMarker("membench")

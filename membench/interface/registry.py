@@ -16,10 +16,11 @@ from typing import Any
 
 import pluggy
 
-from membench import hookspecs
-from membench.api import Architecture, Bound, Task
 from membench.errors import PluginError, UsageError, unknown
-from membench.options import options_of
+from membench.interface import hookspecs
+from membench.interface.bound import Bound
+from membench.interface.declarations import Architecture, Task
+from membench.interface.options import options_of
 
 GROUP = "membench"
 BUILT_IN = "membench"  # the distribution whose names nobody else can take

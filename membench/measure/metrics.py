@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from membench.bounds import associations_of
-from membench.facts import Facts
+from membench.interface.facts import Facts
+from membench.theory.counting import associations_of
 
 CHUNK = 1 << 22  # logits evaluated at once, so that memory does not grow with the number of facts
 

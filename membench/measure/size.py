@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from membench.facts import Shape
+from membench.interface.facts import Shape
 
 
 @dataclass(frozen=True)

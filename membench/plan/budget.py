@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from membench.api import Architecture
 from membench.errors import UsageError
-from membench.facts import Shape
-from membench.options import options_of
+from membench.interface.declarations import Architecture
+from membench.interface.facts import Shape
+from membench.interface.options import options_of
 
 COUNTS = ("all", "without-embeddings")
 MOST = 1 << 20  # of an option's value, in a search
@@ -91,7 +91,7 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
     """Parameters of the model, which is built without memory for its weights."""
     import torch
 
-    from membench.size import measure_size
+    from membench.measure.size import measure_size
 
     try:
         with torch.device("meta"):

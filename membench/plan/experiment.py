@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from membench.errors import UsageError, unknown
-from membench.plan import Request, plan
-from membench.registry import Registry
-from membench.toml_table import Table
-from membench.trial import Trial
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.plan.toml_file import Table
+from membench.plan.trial import Trial
 
 Options = Mapping[str, str]
 
@@ -130,7 +130,7 @@ def names() -> list[str]:
 
 
 def _folder() -> Any:
-    return resources.files("membench") / "experiments"
+    return resources.files(__package__) / "experiments"
 
 
 def load(name: str) -> Experiment:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from membench.api import Architecture, Task
-from membench.budget import Budget, DoesNotFit
-from membench.engine.protocols import Protocol, get_protocol
+from membench.engine.protocols.protocol import Protocol, get_protocol
 from membench.errors import MembenchError, UsageError
-from membench.options import MAX_GRID, assignments, expand, validate
-from membench.registry import Registry
-from membench.trial import Trial
+from membench.interface.declarations import Architecture, Task
+from membench.interface.options import MAX_GRID, assignments, expand, validate
+from membench.interface.registry import Registry
+from membench.plan.budget import Budget, DoesNotFit
+from membench.plan.trial import Trial
 
 ALL = "all"
 

@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from membench.api import Architecture, Task
-from membench.engine.protocols import Protocol
+from membench.engine.protocols.protocol import Protocol
+from membench.interface.declarations import Architecture, Task
 
 IDENTITY_RULE = 1  # change it when the same trial would get another id
 

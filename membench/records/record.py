@@ -1,23 +1,14 @@
-"""Records: one JSON file per trial, written whole or not at all, and found again by the trial's identity."""
+"""Record: what a trial leaves, as one JSON object."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import re
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from membench.errors import UsageError
-from membench.trial import Point, Trial
-
 SCHEMA = 1
-NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
-_SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
 _SHAPES: dict[str, type | tuple[type, ...]] = {
     "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
     "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
@@ -120,66 +111,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_nan(one) for one in value]
     return value
-
-
-@dataclass(frozen=True)
-class Store:
-    """A folder of records: results/<task>/<architecture>/<id>-s<seed>.json."""
-
-    root: Path
-
-    def folder(self, point: Point) -> Path:
-        return self.root / point.task / point.architecture
-
-    def path(self, trial: Trial) -> Path:
-        return self.folder(trial.point) / f"{trial.id}-s{trial.seed}.json"
-
-    def find(self, trial: Trial) -> Record | None:
-        """The record of a finished trial; None when it is not there, failed, or cannot be read."""
-        try:
-            record = Record.from_json(self.path(trial).read_text("utf-8"))
-        except NewerSchema as error:
-            raise UsageError(f"'{self.path(trial)}' {error}") from None
-        except (OSError, ValueError):
-            return None
-        return record if record.complete and record.id == trial.id and record.seed == trial.seed else None
-
-    def write(self, trial: Trial, record: Record) -> Path:
-        path = self.path(trial)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, record.to_json())
-        return path
-
-    def check(self) -> None:
-        """UsageError unless the folder can be written to and holds nothing from a newer membench."""
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.root):
-                pass
-        except OSError as error:
-            raise UsageError(
-                f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"
-            ) from None
-        for path in self.files():
-            with path.open("rb") as file:
-                found = _SCHEMA_AT_START.match(file.read(64))
-            if found and int(found[1]) > SCHEMA:
-                raise UsageError(f"'{path}' {NewerSchema(int(found[1]))}")
-
-    def files(self) -> Iterator[Path]:
-        return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """A reader sees the old file or the new one, never a part, whatever happens in between."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private; records are to be shared
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from membench.records import write_atomically
+from membench.records.files import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor

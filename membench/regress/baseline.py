@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from membench import __version__
-from membench.compare import METRICS, SAME_NUMBERS, Sample
 from membench.errors import UsageError
-from membench.records import write_atomically
-from membench.suite import Suite
+from membench.records.files import write_atomically
+from membench.regress.compare import METRICS, SAME_NUMBERS, Sample
+from membench.regress.suite import Suite
 
 SCHEMA = 1
 

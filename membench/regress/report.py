@@ -1,99 +1,39 @@
-"""What `regress` and `compare` share: their output as a table, Markdown, JSON and JUnit XML, and their exit code."""
+"""Comparisons as a table, Markdown, JSON and JUnit XML."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from xml.etree import ElementTree
 
-import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.commands.common import console, json_option, print_json
-from membench.compare import (
+from membench.regress.compare import (
     IDENTICAL,
     IMPROVED,
-    LEVEL,
     LOST,
     NOT_COMPARABLE,
     TOO_FEW,
     VERDICTS,
-    CapacityLost,
     Comparison,
     Comparisons,
 )
-from membench.errors import UsageError
-from membench.records import write_atomically
+from membench.regress.exact_tests import LEVEL
 
-F = TypeVar("F", bound=Callable[..., Any])
 COLOURS = {LOST: "bold red", IMPROVED: "green", NOT_COMPARABLE: "yellow", TOO_FEW: "yellow"}
 NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def output_options(command: F) -> F:
-    """--strict, --markdown, --junit and --json."""
-    for decorate in reversed(
-        (
-            click.option("--strict", is_flag=True, help="Fail too where nothing can be said."),
-            click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                         help="Also write Markdown, for a pull request."),
-            click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                         help="Also write JUnit XML."),
-            json_option,
-        )
-    ):  # fmt: skip
-        command = decorate(command)
-    return command
-
-
-def check_writable(*paths: Path | None) -> None:
-    """UsageError now, and not after minutes of measuring, for a file whose folder is not there."""
-    for path in paths:
-        if path and not path.absolute().parent.is_dir():
-            raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
-
-
-def publish(
-    found: Comparisons, heading: str, notes: Sequence[str], *, markdown: Path | None, junit: Path | None, as_json: bool
-) -> None:
-    """Show the comparisons on standard output and write the files that were asked for."""
-    if markdown:
-        write_atomically(markdown, as_markdown(found, heading, notes))
-    if junit:
-        write_atomically(junit, as_junit(found, heading))
-    if as_json:
-        print_json(as_plain(found, heading, notes))
-        return
-    out = console()
-    out.print(as_table(found, heading) if _changed(found) else escape(heading))
-    for line in (*_summary(found), *notes):
-        out.print(escape(line), soft_wrap=True)
-
-
-def finish(found: Comparisons, strict: bool) -> None:
-    """Exit code 1 when capacity was lost, or with --strict when nothing could be said of something."""
-    lost = found.of(LOST)
-    unsaid = found.of(NOT_COMPARABLE, TOO_FEW)
-    if lost:
-        raise CapacityLost("\n".join(f"capacity was lost: {_sentence(row)}" for row in lost))
-    if unsaid and strict:
-        raise CapacityLost(f"--strict: nothing can be said of {len(unsaid)} of {len(found.rows)} comparisons")
-    if unsaid:
-        words = f"warning: nothing can be said of {len(unsaid)} of {len(found.rows)} comparisons"
-        click.echo(f"membench: {words}; --strict makes this a failure", err=True)
-
-
-def _sentence(row: Comparison) -> str:
+def sentence(row: Comparison) -> str:
     return f"{_whole(row)}: {row.metric} from {_decimal(row.old)} to {_decimal(row.new)} (p = {_p(row)})"
 
 
-def _summary(found: Comparisons) -> list[str]:
+def summary(found: Comparisons) -> list[str]:
     if not found.rows:
         return []
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts().items())
@@ -112,12 +52,12 @@ def as_table(found: Comparisons, heading: str) -> Table:
     table.add_column("p", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold", min_width=18)
     names = Counter((row.title, row.metric) for row in found.rows)
-    for row in _changed(found):
+    for row in changed(found):
         table.add_row(*_cells(row, whole=row.verdict == LOST or names[row.title, row.metric] > 1))
     return table
 
 
-def _changed(found: Comparisons) -> list[Comparison]:
+def changed(found: Comparisons) -> list[Comparison]:
     return [row for row in found.rows if row.verdict != IDENTICAL]
 
 
@@ -161,7 +101,7 @@ def as_markdown(found: Comparisons, heading: str, notes: Sequence[str]) -> str:
     shown = [row for row in found.rows if row.verdict in VERDICTS[:4]]
     rest = [row for row in found.rows if row not in shown]
     outcome = ": capacity was lost" if found.of(LOST) else ": no loss of capacity" if found.rows else ""
-    parts = [f"### {_plain(heading)}{outcome}", *_summary(found), *(_plain(note) for note in notes)]
+    parts = [f"### {_plain(heading)}{outcome}", *summary(found), *(_plain(note) for note in notes)]
     if shown:
         parts.append(_markdown_table(shown))
     if rest:
@@ -212,7 +152,7 @@ def as_junit(found: Comparisons, heading: str) -> str:
             suite, "testcase", classname=f"membench.{_xml(row.architecture)}", name=_xml(name)
         )
         if row.verdict == LOST:
-            ElementTree.SubElement(case, "failure", message=_xml(_sentence(row))).text = _xml(row.why)
+            ElementTree.SubElement(case, "failure", message=_xml(sentence(row))).text = _xml(row.why)
         elif row in skipped:
             ElementTree.SubElement(case, "skipped", message=_xml(f"{row.verdict}: {row.why}"))
         else:

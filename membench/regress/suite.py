@@ -8,16 +8,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from membench.api import Architecture
-from membench.compare import METRICS, Watch
-from membench.engine.protocols import get_protocol
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, UsageError, unknown
-from membench.plan import ALL, Request, plan
-from membench.registry import Registry
-from membench.toml_table import Table
-from membench.trial import Trial
+from membench.interface.declarations import Architecture
+from membench.interface.registry import Registry
+from membench.plan.request import ALL, Request, plan
+from membench.plan.toml_file import Table
+from membench.plan.trial import Trial
+from membench.regress.compare import METRICS, Watch
 
-SUITES = files("membench") / "suites"
+SUITES = files(__package__) / "suites"
 Options = tuple[str, ...]  # as they would follow -M, -T or -P
 
 

@@ -1,1 +1,1 @@
-"""The mathematics under bounds and constructions: floors, frames, readouts, ranks, and certificates of weights."""
+"""What is proven about memorisation, executable."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.bounds.statistics import per_facts
-from membench.facts import Facts
+from membench.interface.facts import Facts
 from membench.theory import modular
+from membench.theory.profile import per_facts
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.facts import Facts
+from membench.interface.facts import Facts
 from membench.theory.readout import lead
 
 if TYPE_CHECKING:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from membench.errors import NotApplicable
+from membench.interface.bound import Bound, Setting
+from membench.interface.facts import Facts
 
 
 def rate(accuracy: float, N: int) -> float:
@@ -61,3 +68,43 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
             low = middle
         else:
             high = middle
+
+
+def accuracy_of(memorised: float, facts: Facts) -> float:
+    """Expected accuracy of a model that knows `memorised` associations and guesses the rest: the map phi."""
+    chance = 1 / facts.vocab
+    return chance + (1 - chance) * min(memorised, len(facts)) / len(facts)
+
+
+def associations_of(accuracy: float, facts: Facts) -> float:
+    """Memorised associations that an accuracy stands for: the inverse of phi."""
+    chance = 1 / facts.vocab
+    return len(facts) * (accuracy - chance) / (1 - chance)
+
+
+def as_accuracy(bound: Bound, *, name: str, summary: str, reference: str | None = None) -> Bound:
+    """A guaranteed number of associations as an expected accuracy, through phi."""
+
+    def value(setting: Setting) -> float:
+        require_uniform_labels(setting.facts)
+        return accuracy_of(bound.value(setting), setting.facts)
+
+    return replace(
+        bound,
+        name=name,
+        summary=summary,
+        formula=f"1/N + (1 - 1/N) X/T0 with X = {bound.formula}",
+        latex=rf"\frac1N+\left(1-\frac1N\right)\frac{{X}}{{T_0}},\quad X={bound.latex}",
+        quantity="accuracy",
+        value=value,
+        expected=True,
+        reference=reference or bound.reference,
+    )
+
+
+def require_uniform_labels(facts: Facts) -> None:
+    """For statements on average over labels: one label for each context, all contexts equally likely."""
+    if not facts.is_association:
+        raise NotApplicable("the targets are distributions, not one label for each context")
+    if not np.allclose(facts.prior, 1 / len(facts), rtol=1e-9, atol=0):
+        raise NotApplicable("the prior is not uniform over the contexts")

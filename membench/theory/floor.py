@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.bounds.divergence import optimal_scales, rank_floor
-from membench.bounds.statistics import Profile, per_facts, profile
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.facts import Facts
 from membench.theory.descent import descend
+from membench.theory.encoders import optimal_scales, rank_floor
 from membench.theory.frames import candidate_frames
+from membench.theory.profile import Profile, per_facts, profile
 
 Array = NDArray[np.float64]
 

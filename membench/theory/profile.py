@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.facts import Facts
 
 P = ParamSpec("P")
 R = TypeVar("R")

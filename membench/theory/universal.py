@@ -8,11 +8,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.bounds.information import most_accurate
-from membench.bounds.objects import Bound, Setting, Vacuous, require_uniform_labels
-from membench.bounds.statistics import joint_with_last, marginal
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.bound import Bound, Setting, Vacuous
+from membench.interface.facts import Facts
+from membench.interface.hookspecs import hookimpl
+from membench.theory.counting import most_accurate, require_uniform_labels
+from membench.theory.profile import joint_with_last, marginal
 
 DERIVED = "derived in docs/theory.md"
 _TABULATED = 4000  # contexts with one last token for which the expected majority is worked out
@@ -240,3 +241,8 @@ _KIM = Bound(
     reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",
     value=_kim,
 )
+
+
+@hookimpl
+def membench_bounds() -> list[Bound]:
+    return universal_bounds()

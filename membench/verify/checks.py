@@ -14,16 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from membench import __version__
-from membench.api import Architecture
-from membench.bounds import Setting, evaluate_bounds
-from membench.engine.protocols import get_protocol
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import NotApplicable
-from membench.examination import Case, Failed, Unchecked, words
-from membench.facts import Facts, Shape, draw_facts
-from membench.metrics import InvalidOutput, evaluate
-from membench.options import label
-from membench.records import Record
-from membench.registry import Registry
+from membench.interface.bound import Setting
+from membench.interface.declarations import Architecture
+from membench.interface.facts import Facts, Shape, draw_facts
+from membench.interface.options import label
+from membench.interface.registry import Registry
+from membench.measure.metrics import InvalidOutput, evaluate
+from membench.records.record import Record
+from membench.theory.evaluate import evaluate_bounds
+from membench.verify.processes import Case, Failed, Unchecked, words
 
 METRICS = ("accuracy", "kl", "associations", "bits", "bits_per_parameter")
 EXACT = 1e-6  # how far numbers may be apart that were computed from the same logits

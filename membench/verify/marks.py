@@ -13,7 +13,9 @@ from typing import Any
 
 from membench import __version__
 from membench.errors import UsageError
-from membench.records import Record, Store, write_atomically
+from membench.records.files import write_atomically
+from membench.records.record import Record
+from membench.records.store import Store
 
 MARKS = "verified.json"
 FORMAT = 1

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from membench import weights
 from membench.engine.workbench import build_model
-from membench.examination import Candidate, say, words
-from membench.facts import Shape
-from membench.metrics import check_logits
-from membench.registry import Registry
-from membench.size import Size, beyond_parameters, count_without_gradient, float_type, measure_size
+from membench.interface.facts import Shape
+from membench.interface.registry import Registry
+from membench.measure.metrics import check_logits
+from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_type, measure_size
+from membench.records import weights
+from membench.verify.processes import Candidate, say, words
 
 
 def answer(candidate: Candidate, judge: Connection) -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from membench.facts import Shape
-from membench.registry import Selection
+from membench.interface.facts import Shape
+from membench.interface.registry import Selection
 
 
 class Failed(Exception):
@@ -53,7 +53,7 @@ class Case:
 def be_candidate(candidate: Candidate, judge: Connection) -> None:
     """Entry point of a process that answers questions until nobody asks any more."""
     with _manners(judge):
-        from membench.examination.candidate import answer
+        from membench.verify.model_process import answer
 
         answer(candidate, judge)
 
@@ -61,7 +61,7 @@ def be_candidate(candidate: Candidate, judge: Connection) -> None:
 def be_judge(case: Case, parent: Connection, first: Connection, second: Connection) -> None:
     """Entry point of a process that asks two candidates and tells its parent what it found."""
     with _manners(parent):
-        from membench.examination.judge import judge
+        from membench.verify.checks import judge
 
         say(parent, **judge(case, first, second))
 

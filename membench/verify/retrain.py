@@ -16,15 +16,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from membench.engine.protocols import get_protocol
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, UsageError
-from membench.execute import Execution, Watcher, execute
-from membench.marks import sha256
-from membench.plan import check_fit
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.trial import Trial
-from membench.verify import FAILED, UNCHECKED, VERIFIED, Verdict, verify
+from membench.execute.execution import Execution, Watcher
+from membench.execute.local import execute
+from membench.interface.registry import Registry
+from membench.plan.request import check_fit
+from membench.plan.trial import Trial
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.verify.marks import sha256
+from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
 
 COMPARED = ("accuracy", "bits")
 SLACK = 0.01  # of the mean, which seeds may differ by even where the submitted ones agree

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from membench import __version__, weights
+from membench import __version__
 from membench.errors import UsageError
-from membench.marks import MARKS, sha256
-from membench.records import NewerSchema, Record, Store
-from membench.registry import NAME
+from membench.interface.registry import NAME
+from membench.records import weights
+from membench.records.record import NewerSchema, Record
+from membench.records.store import Store
+from membench.verify.marks import MARKS, sha256
 
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1

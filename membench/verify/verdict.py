@@ -13,22 +13,23 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from membench import weights
-from membench.engine.protocols import PROTOCOLS
-from membench.environment import describe_environment
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import MembenchError, UsageError
-from membench.examination import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
-from membench.execute import start_server
-from membench.facts import Shape, weight_seed
-from membench.marks import sha256
-from membench.options import validate
-from membench.records import NewerSchema, Record, Store
-from membench.registry import BUILT_IN, GROUP, Registry, Selection
-from membench.trial import Point
+from membench.execute.local import start_server
+from membench.interface.facts import Shape, weight_seed
+from membench.interface.options import validate
+from membench.interface.registry import BUILT_IN, GROUP, Registry, Selection
+from membench.measure.environment import describe_environment
+from membench.plan.trial import Point
+from membench.records import weights
+from membench.records.record import NewerSchema, Record
+from membench.records.store import Store
+from membench.verify.marks import sha256
+from membench.verify.processes import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
 TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row
-PRELOADED = ["torch", "membench.examination.judge", "membench.examination.candidate"]
+PRELOADED = ["torch", f"{__package__}.checks", f"{__package__}.model_process"]
 OTHER_SEED = 0x1E3779B97F4A7C15  # any number: it makes a seed that differs from the one it is combined with
 
 

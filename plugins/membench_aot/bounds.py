@@ -6,11 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from membench.api import Bound, NotApplicable, Setting, Shape
-from membench.bounds import as_accuracy
-from membench.bounds.attention import Features, memorisable_count, memorisable_mass
-from membench.bounds.divergence import DANA, DERIVED, Family
-from membench.bounds.information import shattered
-from membench.bounds.universal import zero_head_accuracy
+from membench.theory.attention_rank import Features, memorisable_count, memorisable_mass
+from membench.theory.counting import as_accuracy, shattered
+from membench.theory.family import DANA, DERIVED, Family
+from membench.theory.universal import zero_head_accuracy
 
 if TYPE_CHECKING:
     from membench_aot import AttentionOnlyConfig

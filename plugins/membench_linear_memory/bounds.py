@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from membench.api import Bound, NotApplicable, Setting
-from membench.bounds import as_accuracy
-from membench.bounds.divergence import DERIVED, Family
-from membench.bounds.information import shattered
+from membench.theory.counting import as_accuracy, shattered
+from membench.theory.family import DERIVED, Family
 
 ARCHITECTURE = "linear-memory"
 NICHANI = (

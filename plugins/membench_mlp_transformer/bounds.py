@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from membench.api import Bound, NotApplicable, Setting
-from membench.bounds import as_accuracy
-from membench.bounds.attention import Features, memorisable_count
-from membench.bounds.divergence import DANA, DERIVED, Family
-from membench.bounds.universal import zero_head_accuracy
+from membench.theory.attention_rank import Features, memorisable_count
+from membench.theory.counting import as_accuracy
+from membench.theory.family import DANA, DERIVED, Family
+from membench.theory.universal import zero_head_accuracy
 
 ARCHITECTURE = "mlp-transformer"
 BAUM = "Baum, 'On the Capabilities of Multilayer Perceptrons', Journal of Complexity 4, 1988"

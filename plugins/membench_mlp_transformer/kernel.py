@@ -15,7 +15,7 @@ from membench.engine.compiler import library
 from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.facts import Facts
 from membench_mlp_transformer.model import Layer, MLPTransformer
 
 SOURCE = Path(__file__).with_suffix(".cpp")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from membench.api import Bound, NotApplicable, Setting
-from membench.bounds.divergence import DANA, Family
+from membench.theory.family import DANA, Family
 
 ARCHITECTURE = "sequence-encoder"
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from membench.analysis.claims import advantage, check_claim, fitted, judge, slopes
+from membench.analysis.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
 from membench.errors import UsageError
-from membench.experiment import Claim
-from membench_analysis.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
-from membench_analysis.findings import advantage, check_claim, fitted, judge, slopes
+from membench.plan.experiment import Claim
 
 LAWS = ("linear", "quadratic", "power")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from samples import make_record
 
+from membench.analysis.columns import keep, require_columns, require_like, trial_frame
 from membench.errors import UsageError
-from membench.records import Record
-from membench_analysis.trials import keep, require_columns, require_like, trial_frame
+from membench.records.record import Record
 
 
 def record(seed: int = 0, model: dict[str, Any] | None = None, task: dict[str, Any] | None = None) -> Record:

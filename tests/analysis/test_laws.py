@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from membench.analysis.laws import LAWS, Fit, best, compare, fit, fit_all
 from membench.errors import UsageError
-from membench_analysis.fit import LAWS, Fit, best, compare, fit, fit_all
 
 X = np.repeat(np.arange(1.0, 21.0), 5)
 TRUTHS = {

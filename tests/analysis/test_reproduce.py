@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 import pytest
 from samples import make_record
 
-from membench.records import Record
+from membench.records.record import Record
 
 Membench = Callable[..., CompletedProcess[str]]
 EXPERIMENT = """

@@ -11,11 +11,13 @@ import click
 import numpy as np
 import pytest
 
-from membench.capacity import Measurement, Search, crossing, mean_interval, peak, summarise, threshold
+from membench.capacity.measurement import Measurement, summarise
+from membench.capacity.search import Search
+from membench.capacity.threshold import crossing, mean_interval, peak, threshold
 from membench.commands.capacity import Subject, _threshold_words, parse_levels
 from membench.errors import UsageError
-from membench.plan import Request, plan
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
 
 LEVELS = (1.0, 0.99)
 Model = Callable[[int], list[Measurement]]

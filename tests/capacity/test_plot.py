@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from membench.capacity import Measurement, peak, threshold
+from membench.capacity.measurement import Measurement
+from membench.capacity.plot import draw_capacity
+from membench.capacity.threshold import peak, threshold
 from membench.errors import UsageError
-from membench_analysis.capacity_plot import draw_capacity
 
 
 def measured(accuracies: dict[int, float], parameters: int = 100) -> list[Measurement]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from membench.records import SCHEMA
+from membench.records.record import SCHEMA
 
 QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
 

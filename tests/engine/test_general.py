@@ -10,7 +10,7 @@ from torch import nn
 from membench.engine import general
 from membench.engine.general import GeneralTrainer, why_not_batched
 from membench.engine.trainer import Batches
-from membench.facts import Facts
+from membench.interface.facts import Facts
 
 N, S, T = 6, 2, 20
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from membench.api import Architecture
-from membench.engine.converged import BETAS, PROBE_SEEDS, RATES, choose, probe, settle
-from membench.engine.dana2024 import _Pool
-from membench.engine.protocols import PROTOCOLS, get_protocol
+from membench.engine.protocols.converged import BETAS, PROBE_SEEDS, RATES, choose, probe, settle
+from membench.engine.protocols.dana2024 import _Pool
+from membench.engine.protocols.protocol import PROTOCOLS, get_protocol
 from membench.engine.workbench import Workbench
 from membench.errors import UsageError
-from membench.facts import Facts
-from membench.metrics import InvalidOutput, evaluate
-from membench.registry import Registry
+from membench.interface.facts import Facts
+from membench.interface.registry import Registry
+from membench.measure.metrics import InvalidOutput, evaluate
 
 REGISTRY = Registry()
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from subprocess import CompletedProcess
 
 from membench.commands.sweep import in_words
-from membench.engine.protocols import PROTOCOLS, Converged, Dana2024
-from membench.execute import Execution
-from membench.plan import Request, plan
-from membench.registry import Registry
-from membench.sweep import Estimate, estimate, shuffled
+from membench.engine.protocols.protocol import PROTOCOLS, Converged, Dana2024
+from membench.execute.estimate import Estimate, estimate, shuffled
+from membench.execute.execution import Execution
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
 
 Membench = Callable[..., CompletedProcess[str]]
 REGISTRY = Registry()

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from membench.errors import MembenchError
-from membench.execute import Execution, Watcher, execute, make_jobs
-from membench.plan import Request, plan
-from membench.records import Record, Store
-from membench.registry import Registry, Selection
+from membench.execute.execution import Execution, Watcher
+from membench.execute.job import make_jobs
+from membench.execute.local import execute
+from membench.interface.registry import Registry, Selection
+from membench.plan.request import Request, plan
+from membench.records.record import Record
+from membench.records.store import Store
 
 SEEDS = (0, 1, 2)
 

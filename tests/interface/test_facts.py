@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from membench.facts import DATA_STREAM, WEIGHT_STREAM, Facts, Shape, generator
+from membench.interface.facts import DATA_STREAM, WEIGHT_STREAM, Facts, Shape, generator
 
 INPUTS = np.array([[0, 1], [1, 2], [2, 2]])
 PRIOR = np.array([0.5, 0.25, 0.25])

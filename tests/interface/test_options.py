@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membench.errors import UsageError
-from membench.options import assignments, expand, label, option, options_of, validate
+from membench.interface.options import assignments, expand, label, option, options_of, validate
 
 
 @dataclass(frozen=True, kw_only=True)

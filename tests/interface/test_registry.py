@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from membench import registry as registry_module
+from membench.interface import registry as registry_module
 from membench.api import Architecture, hookimpl
 from membench.errors import PluginError, UsageError
-from membench.registry import Plugin, Registry, Selection
+from membench.interface.registry import Plugin, Registry, Selection
 
 
 class Distribution:

@@ -8,7 +8,7 @@ from rich.console import Console
 from samples import make_record
 
 from membench.errors import UsageError
-from membench.registry import Registry
+from membench.interface.registry import Registry
 from membench_leaderboard.explain import explain
 from membench_leaderboard.explain_text import print_explanation
 from membench_leaderboard.frame import Entry, to_frame

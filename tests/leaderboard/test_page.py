@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from rich.text import Text
 
 import membench_leaderboard
+from membench.analysis.look import COLOURS, MARKERS
 from membench.commands.leaderboard import leaderboard
 from membench.commands.report import report
 from membench.errors import UsageError
-from membench_analysis.look import COLOURS, MARKERS
 from membench_leaderboard.board import board_data
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.page import page

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from samples import make_record
 
 from membench.errors import UsageError
-from membench.records import Record
+from membench.records.record import Record
 from membench_leaderboard import publish as publishing
 from membench_leaderboard.document import leaderboard_document
 from membench_leaderboard.frame import Entry

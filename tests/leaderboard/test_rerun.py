@@ -7,11 +7,11 @@ import pytest
 from samples import make_record
 
 from membench.commands.run import run
-from membench.options import label
-from membench.plan import Request, plan
-from membench.records import Record
-from membench.registry import Registry
-from membench.trial import Trial
+from membench.interface.options import label
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.plan.trial import Trial
+from membench.records.record import Record
 from membench_leaderboard.rerun import rerun_command
 
 REGISTRY = Registry()

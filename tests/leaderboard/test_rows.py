@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from samples import make_record
 
-from membench_analysis.intervals import bootstrap_interval
+from membench.analysis.intervals import bootstrap_interval
 from membench_leaderboard.frame import Entry, to_frame
 from membench_leaderboard.rows import ranked, select, summarise
 

@@ -7,8 +7,8 @@ import pytest
 from samples import make_record
 
 from membench.errors import UsageError
-from membench.marks import write_marks
-from membench.records import SCHEMA
+from membench.records.record import SCHEMA
+from membench.verify.marks import write_marks
 from membench_leaderboard.published.compact import compact
 from membench_leaderboard.sources import gather, read_entries
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from membench import metrics
-from membench.facts import Facts
-from membench.metrics import InvalidOutput, check_logits, evaluate
+from membench.measure import metrics
+from membench.interface.facts import Facts
+from membench.measure.metrics import InvalidOutput, check_logits, evaluate
 
 INPUTS = np.array([[0], [1], [2], [3]])
 UNIFORM = np.full(4, 0.25)

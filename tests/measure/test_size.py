@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from membench.facts import Shape
-from membench.size import Size, beyond_parameters, count_without_gradient, measure_size
+from membench.interface.facts import Shape
+from membench.measure.size import Size, beyond_parameters, count_without_gradient, measure_size
 
 
 class Model(nn.Module):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from membench.api import Architecture, Shape, option
-from membench.budget import Budget, DoesNotFit, measure, parse_budget
 from membench.errors import UsageError
-from membench.plan import Request, plan
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.plan.budget import Budget, DoesNotFit, measure, parse_budget
+from membench.plan.request import Request, plan
 
 REGISTRY = Registry()
 SHAPE = Shape(30, 2)

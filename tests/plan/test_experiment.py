@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from membench.engine.protocols import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
-from membench.experiment import load, names, parse
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.plan.experiment import load, names, parse
 
 REGISTRY = Registry()
 SMALL = """

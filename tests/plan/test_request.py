@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from membench.errors import UsageError
-from membench.plan import Request, plan
-from membench.registry import Registry
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
 
 REGISTRY = Registry()
 

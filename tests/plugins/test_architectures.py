@@ -19,7 +19,7 @@ import membench_lookup
 import membench_mlp_transformer
 import membench_sequence_encoder
 from membench.api import Architecture, Shape
-from membench.options import options_of, validate
+from membench.interface.options import options_of, validate
 
 PACKAGES = (
     membench_aot,

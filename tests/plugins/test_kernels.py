@@ -19,7 +19,7 @@ from membench.engine.compiler import library
 from membench.engine.fused import FusedTrainer, aligned
 from membench.engine.trainer import Batches
 from membench.errors import NotApplicable
-from membench.facts import Facts
+from membench.interface.facts import Facts
 from membench_aot import ARCHITECTURE as AOT
 from membench_aot.kernel import make_trainer as train_aot
 from membench_mlp_transformer import ARCHITECTURE as MLP

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import make_record
 
-from membench.engine.protocols import get_protocol
+from membench.engine.protocols.protocol import get_protocol
 from membench.errors import UsageError
-from membench.records import SCHEMA, Record, Store, write_atomically
-from membench.registry import Registry
-from membench.trial import Trial
+from membench.interface.registry import Registry
+from membench.plan.trial import Trial
+from membench.records.files import write_atomically
+from membench.records.record import SCHEMA, Record
+from membench.records.store import Store
 from membench_leaderboard.sources import read_entries
 
 SIMPLE = (

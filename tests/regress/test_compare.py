@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from samples import make_record
 from scipy import stats
 
-from membench.compare import (
+from membench.regress.compare import (
     IDENTICAL,
     IMPROVED,
-    LEVEL,
     LOST,
     NOISE,
     NOT_COMPARABLE,
@@ -24,11 +23,9 @@ from membench.compare import (
     Sample,
     compare,
     interval,
-    rank_test,
     samples,
-    seeds_needed,
-    sign_flip_test,
 )
+from membench.regress.exact_tests import LEVEL, rank_test, seeds_needed, sign_flip_test
 
 HERE = {
     "python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.3", "platform": "Linux x86_64", "cpu": "one", "threads": 1,

@@ -41,7 +41,7 @@ def test_other_peoples_tests_do_not_notice_it(pytester: pytest.Pytester) -> None
 
         def test_nothing_is_imported():
             assert "membench.pytest_plugin" in sys.modules
-            heavy = {"torch", "numpy", "pandas", "click", "rich", "membench.threads", "membench.registry"}
+            heavy = {"torch", "numpy", "pandas", "click", "rich", "membench.threads", "membench.interface.registry"}
             assert not heavy & set(sys.modules)
     """
     pytester.makepyfile(code)

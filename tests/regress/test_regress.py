@@ -12,14 +12,16 @@ import pytest
 from regression_samples import PLUGIN, SUITE
 from samples import make_record
 
-from membench.baseline import Baseline, default_path, read_baseline, write_baseline
 from membench.cli import main
-from membench.commands.comparison import as_junit, as_markdown, as_plain, as_table, finish
+from membench.commands.comparison import finish
 from membench.commands.regress import _asked, _notes, _watch
-from membench.compare import CapacityLost, Comparisons, Sample, compare, samples
 from membench.errors import UsageError
-from membench.records import Record, Store
-from membench.suite import Plan, Suite, parse_suite
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
+from membench.regress.compare import CapacityLost, Comparisons, Sample, compare, samples
+from membench.regress.report import as_junit, as_markdown, as_plain, as_table
+from membench.regress.suite import Plan, Suite, parse_suite
 
 TINY = parse_suite(SUITE, "tiny.toml")
 
@@ -267,8 +269,8 @@ def test_a_suite_of_another_name_needs_a_baseline_of_its_own() -> None:
 
 
 def test_the_committed_baseline_fits_the_suite_and_every_built_in_architecture() -> None:
-    from membench.registry import Registry
-    from membench.suite import load_suite, plan_suite
+    from membench.interface.registry import Registry
+    from membench.regress.suite import load_suite, plan_suite
 
     suite = load_suite("smoke")
     found = read_baseline(Path(__file__).parents[2] / "baselines" / "smoke.json", suite)

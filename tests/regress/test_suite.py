@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from membench.compare import METRICS, seeds_needed
 from membench.errors import UsageError
-from membench.registry import Registry
-from membench.suite import load_suite, parse_suite, plan_suite, shipped
+from membench.interface.registry import Registry
+from membench.regress.compare import METRICS
+from membench.regress.exact_tests import seeds_needed
+from membench.regress.suite import load_suite, parse_suite, plan_suite, shipped
 
 REGISTRY = Registry()
 TRIAL = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from membench.facts import Facts, draw_facts
+from membench.interface.facts import Facts, draw_facts
 from membench_tasks.almost_low_rank import ALMOST_LOW_RANK, AlmostLowRankConfig
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from membench.facts import draw_facts
+from membench.interface.facts import draw_facts
 from membench_tasks.bigram import BIGRAM, BigramConfig
 
 

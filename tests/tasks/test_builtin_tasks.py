@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import membench_tasks
 from membench.api import Task
 from membench.errors import UsageError
-from membench.facts import draw_facts
-from membench.options import expand, options_of, validate
+from membench.interface.facts import draw_facts
+from membench.interface.options import expand, options_of, validate
 
 TASKS: dict[str, Task[Any]] = {task.name: task for task in membench_tasks.membench_tasks()}
 

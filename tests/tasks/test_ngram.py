@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from membench.facts import draw_facts
+from membench.interface.facts import draw_facts
 from membench_tasks.bigram import BIGRAM, BigramConfig
 from membench_tasks.ngram import NGRAM, NgramConfig
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from membench.api import Facts, Setting, Shape
-from membench.bounds import BoundValue, evaluate_bounds
-from membench.facts import draw_facts
+from membench.interface.facts import draw_facts
+from membench.theory.evaluate import BoundValue, evaluate_bounds
 from membench_aot import AttentionOnlyConfig
 from membench_aot.bounds import bounds, identifiable_parameters, parameters, rank_one_parameters
 from membench_aot.model import AttentionOnly

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from membench.api import Facts, NotApplicable
-from membench.facts import draw_facts
-from membench.metrics import evaluate
+from membench.interface.facts import draw_facts
+from membench.measure.metrics import evaluate
 from membench_aot import ARCHITECTURE, AttentionOnlyConfig, construct
 from membench_aot.model import AttentionOnly
 from membench_tasks.bigram import BIGRAM, BigramConfig

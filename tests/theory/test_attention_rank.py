@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from membench.api import Facts
-from membench.bounds.attention import Features, memorisable, memorisable_count, memorisable_mass
+from membench.theory.attention_rank import Features, memorisable, memorisable_count, memorisable_mass
 
 Contexts = NDArray[np.int64]
 

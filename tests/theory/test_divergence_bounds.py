@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from membench.api import Facts, NotApplicable, Setting
-from membench.bounds import BoundValue, Vacuous, evaluate_bounds
-from membench.bounds.divergence import (
-    Family,
+from membench.interface.bound import Vacuous
+from membench.theory.encoders import (
     base_terms,
     best_two_answers,
     coherence_divergence,
@@ -29,8 +28,10 @@ from membench.bounds.divergence import (
     theorem_2_constant,
     theorem_2_factor,
 )
-from membench.bounds.statistics import Profile, profile
+from membench.theory.evaluate import BoundValue, evaluate_bounds
+from membench.theory.family import Family
 from membench.theory.frames import Frame, best_frame, circle, orthoplex, random_frame, simplex
+from membench.theory.profile import Profile, profile
 
 Array = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from membench.api import Facts, NotApplicable
-from membench.facts import draw_facts
-from membench.metrics import evaluate
+from membench.interface.facts import draw_facts
+from membench.measure.metrics import evaluate
 from membench_sequence_encoder import ARCHITECTURE, SequenceEncoderConfig
 from membench_sequence_encoder.model import SequenceEncoder
 from membench_tasks.bigram import BIGRAM, BigramConfig

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from membench.api import Bound, Facts, NotApplicable, Setting
-from membench.bounds import BoundValue, Vacuous, accuracy_of, as_accuracy, associations_of, evaluate_bounds
+from membench.interface.bound import Vacuous
+from membench.theory.counting import accuracy_of, as_accuracy, associations_of
+from membench.theory.evaluate import BoundValue, evaluate_bounds
 
 
 def make_facts(N: int = 50, T0: int = 2500, prior: list[float] | None = None) -> Facts:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from membench.api import Bound, Facts, NotApplicable, Setting
-from membench.bounds import BoundValue, accuracy_of, evaluate_bounds, membench_bounds
-from membench.metrics import evaluate
+from membench.measure.metrics import evaluate
+from membench.theory.counting import accuracy_of
+from membench.theory.evaluate import BoundValue, evaluate_bounds
+from membench.theory.universal import membench_bounds
 from membench_aot import ARCHITECTURE, AttentionOnlyConfig
 from membench_aot import bounds as aot
 from membench_aot.model import AttentionOnly

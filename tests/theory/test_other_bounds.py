@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from membench.api import Bound, Facts, Setting, Shape
-from membench.bounds import BoundValue, evaluate_bounds, membench_bounds
-from membench.facts import draw_facts
+from membench.interface.facts import draw_facts
+from membench.theory.evaluate import BoundValue, evaluate_bounds
+from membench.theory.universal import membench_bounds
 from membench_linear_memory import LinearMemoryConfig
 from membench_linear_memory import bounds as memory
 from membench_mlp_transformer import MLPTransformerConfig

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from membench.api import Facts, Setting
-from membench.bounds import BoundValue, accuracy_of, evaluate_bounds, membench_bounds
-from membench.bounds.information import bits_per_parameter, most_accurate, rate, shattered
-from membench.bounds.universal import expected_majority, expected_zero_head, zero_head_accuracy
-from membench.facts import draw_facts
+from membench.interface.facts import draw_facts
+from membench.theory.counting import accuracy_of, bits_per_parameter, most_accurate, rate, shattered
+from membench.theory.evaluate import BoundValue, evaluate_bounds
+from membench.theory.universal import expected_majority, expected_zero_head, membench_bounds, zero_head_accuracy
 from membench_tasks.bigram import BIGRAM, BigramConfig
 
 

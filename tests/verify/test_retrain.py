@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from samples import make_record
 
-from membench.execute import Execution, Watcher, execute
-from membench.plan import Request, plan
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.retrain import Repeat, consistent, least_expected, plan_repeats, repeat, unforeseen_seed
-from membench.verify import FAILED, UNCHECKED, VERIFIED, Verdict
+from membench.execute.execution import Execution, Watcher
+from membench.execute.local import execute
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.verify.retrain import Repeat, consistent, least_expected, plan_repeats, repeat, unforeseen_seed
+from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict
 
 
 def seeds(*accuracies: float) -> list[Record]:

@@ -15,11 +15,12 @@ from samples import make_record
 
 from membench.commands.run import _no_less_than_before
 from membench.errors import UsageError
-from membench.execute import Execution
-from membench.plan import Request, plan
-from membench.records import Record, Store
-from membench.registry import Registry
-from membench.submission import gather, summarise, write
+from membench.execute.execution import Execution
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.verify.submission import gather, summarise, write
 
 CLI = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from membench.errors import UsageError
-from membench.execute import Execution, execute
-from membench.facts import Facts
-from membench.marks import verified_ids, write_marks
-from membench.plan import Request, plan
-from membench.records import Record, Store
-from membench.registry import Registry, Selection
-from membench.verify import FAILED, UNCHECKED, VERIFIED, Verdict, identity, record_files, verify, verify_file
+from membench.execute.execution import Execution
+from membench.execute.local import execute
+from membench.interface.facts import Facts
+from membench.interface.registry import Registry, Selection
+from membench.plan.request import Request, plan
+from membench.records.record import Record
+from membench.records.store import Store
+from membench.verify.marks import verified_ids, write_marks
+from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, identity, record_files, verify, verify_file
 
 # All of them know everything when they are measured, by reading the answers off the call stack.
 CHEATS = '''
@@ -367,7 +369,7 @@ def test_a_folder_is_needed(tmp_path: Path) -> None:
 def test_logits_that_may_be_off_allow_only_near_ties_to_flip() -> None:
     from types import SimpleNamespace
 
-    from membench.examination.judge import EXACT, allowances
+    from membench.verify.checks import EXACT, allowances
 
     inputs = np.arange(4)[:, None]
     facts = Facts(inputs, np.zeros(4, dtype=np.int64), np.array([0.1, 0.2, 0.3, 0.4]), vocab=4)

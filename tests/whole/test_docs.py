@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from membench import hookspecs
 from membench.cli import cli
-from membench.engine.protocols import PROTOCOLS
-from membench.options import options_of
-from membench.registry import Registry
+from membench.engine.protocols.protocol import PROTOCOLS
+from membench.interface import hookspecs
+from membench.interface.options import options_of
+from membench.interface.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path: path.read_text("utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
@@ -64,7 +64,7 @@ def test_the_plugin_in_the_readme_works(tmp_path: Path) -> None:
     import torch
 
     from membench.api import Shape
-    from membench.registry import Selection
+    from membench.interface.registry import Selection
 
     (code,) = re.findall(r"```python\n(.*?)```", PAGES[ROOT / "README.md"], re.S)
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")

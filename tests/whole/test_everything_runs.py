@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from membench.registry import Registry
+from membench.interface.registry import Registry
 
 
 def test_all_architectures_run_on_all_tasks_in_one_command(membench: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from membench.records import Record
+from membench.records.record import Record
 from membench_leaderboard.frame import Entry
 from membench_leaderboard.published.compact import expand
 

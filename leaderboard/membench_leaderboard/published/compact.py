@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from membench.errors import UsageError
-from membench.records import Record
+from membench.records.record import Record
 from membench_leaderboard.frame import Entry
 
 FORMAT = 1

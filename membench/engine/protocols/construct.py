@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.engine.protocols import Construct, check_construction
+from membench.engine.protocols.protocol import Construct, check_construction
 from membench.engine.workbench import Outcome, Workbench
 
 

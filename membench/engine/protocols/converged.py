@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from membench.engine.protocols import Converged
+from membench.engine.protocols.protocol import Converged
 from membench.engine.trainer import Trainer
 from membench.engine.workbench import Outcome, Workbench
-from membench.facts import Facts
-from membench.metrics import InvalidOutput, Metrics, evaluate
+from membench.interface.facts import Facts
+from membench.measure.metrics import InvalidOutput, Metrics, evaluate
 
 RATES = (0.003, 0.01, 0.03)
 BETAS = ((0.95, 0.95), (0.9, 0.999))  # attention wants the first pair, MLPs the second

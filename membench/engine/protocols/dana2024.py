@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from membench.engine.protocols import Dana2024
+from membench.engine.protocols.protocol import Dana2024
 from membench.engine.trainer import Batches
 from membench.engine.workbench import Outcome, Workbench
-from membench.facts import BATCH_STREAM, Facts, generator
+from membench.interface.facts import BATCH_STREAM, Facts, generator
 
 BETAS = (0.9, 0.999)  # Adam's defaults in torch
 STREAM = 100  # batches in the published accuracy

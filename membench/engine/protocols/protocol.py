@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from membench.errors import UsageError, unknown
-from membench.options import option
+from membench.interface.options import option
 
 if TYPE_CHECKING:
-    from membench.api import Architecture
     from membench.engine.workbench import Outcome, Workbench
+    from membench.interface.declarations import Architecture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ PROTOCOLS = {
             work=_converged_work,
             shortened=_converged_shortened,
             probes=2,
-            module="membench.engine.converged",
+            module=f"{__package__}.converged",
         ),
         Protocol(
             name="dana2024",
@@ -119,7 +119,7 @@ PROTOCOLS = {
             config=Dana2024,
             work=lambda config, seeds: config.batches * config.epochs * seeds,
             shortened=lambda config, steps: replace(config, batches=steps, epochs=1),
-            module="membench.engine.dana2024",
+            module=f"{__package__}.dana2024",
         ),
         Protocol(
             name="quick",
@@ -129,7 +129,7 @@ PROTOCOLS = {
             work=lambda config, seeds: config.steps * seeds,
             shortened=lambda config, steps: replace(config, steps=steps),
             ranked=False,
-            module="membench.engine.quick",
+            module=f"{__package__}.quick",
         ),
         Protocol(
             name="construct",
@@ -137,7 +137,7 @@ PROTOCOLS = {
             summary="No training: the architecture's closed-form weights, in float64.",
             config=Construct,
             check=check_construction,
-            module="membench.engine.construct",
+            module=f"{__package__}.construct",
         ),
     )
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.engine import converged
-from membench.engine.protocols import Converged, Quick
+from membench.engine.protocols import converged
+from membench.engine.protocols.protocol import Converged, Quick
 from membench.engine.workbench import Outcome, Workbench
 
 

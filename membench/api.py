@@ -1,0 +1,25 @@
+"""All that declares a plugin: `from membench.api import Architecture, Shape, hookimpl, option`.
+
+Importing it never imports torch; `build` and the other callables import torch inside.
+"""
+
+from membench.errors import NotApplicable
+from membench.interface.bound import Bound, Setting, Vacuous
+from membench.interface.declarations import Architecture, Task, lazy
+from membench.interface.facts import Facts, Shape
+from membench.interface.hookspecs import hookimpl
+from membench.interface.options import option
+
+__all__ = [
+    "Architecture",
+    "Bound",
+    "Facts",
+    "NotApplicable",
+    "Setting",
+    "Shape",
+    "Task",
+    "Vacuous",
+    "hookimpl",
+    "lazy",
+    "option",
+]

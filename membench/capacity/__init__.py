@@ -1,0 +1,1 @@
+"""How many facts a model memorises before it no longer does."""

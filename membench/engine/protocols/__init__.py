@@ -1,0 +1,1 @@
+"""The ways to find weights for given facts."""

@@ -1,0 +1,1 @@
+"""Trials to records, one file for each kind of executor."""

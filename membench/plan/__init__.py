@@ -1,0 +1,1 @@
+"""Names and option texts to trials."""

@@ -1,0 +1,1 @@
+"""What a trial leaves: one JSON file, and its weights beside it."""

@@ -1,0 +1,1 @@
+"""Was capacity lost: a suite measured again and compared with its baseline."""

@@ -1,0 +1,1 @@
+"""Is a record true: its model is rebuilt from its weights and asked again."""

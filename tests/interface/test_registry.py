@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from membench.interface import registry as registry_module
 from membench.api import Architecture, hookimpl
 from membench.errors import PluginError, UsageError
+from membench.interface import registry as registry_module
 from membench.interface.registry import Plugin, Registry, Selection
 
 

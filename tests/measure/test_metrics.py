@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from membench.measure import metrics
 from membench.interface.facts import Facts
+from membench.measure import metrics
 from membench.measure.metrics import InvalidOutput, check_logits, evaluate
 
 INPUTS = np.array([[0], [1], [2], [3]])

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import membench.threads  # noqa: F401
+from membench.engine.execution import Execution
 from membench.execute.job import Job
 from membench.execute.worker import run_job
 from membench.interface.registry import Registry, Selection
@@ -132,7 +132,8 @@ class Trainer:
 def _trained(point: Point, seeds: Sequence[int], selection: Selection, variant: str) -> list[Record]:
     clock = time.process_time()
     kernel = "off" if variant == OTHER_DIGITS else "auto"
-    group = run_job(Job(point, tuple(seeds), selection, kernel=kernel))
+    job = Job(point, tuple(seeds), selection, Execution(kernel=kernel))
+    group = [result.record for result in run_job(job, Registry(selection))]
     failed = [record.error for record in group if not record.complete]
     if failed:
         raise SystemExit(f"{variant}: {point.architecture}: {failed[0]}")

@@ -1,35 +1,49 @@
-"""The command line: a thin parser; each verb is a file in membench/commands."""
+"""The command line: a thin parser; each verb is a file in membench/commands, and is loaded when it is called."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
+from typing import Any
 
 import click
 
-import membench.threads  # noqa: F401  (first of all: it is too late once numpy is there)
 from membench import __version__
-from membench.commands import (
-    baseline,
-    bounds,
-    capacity,
-    compare,
-    floor,
-    leaderboard,
-    models,
-    plot,
-    plugins,
-    regress,
-    report,
-    reproduce,
-    run,
-    submit,
-    sweep,
-    tasks,
-    verify,
-)
 from membench.errors import MembenchError
+from membench.threads import limit_threads
+
+limit_threads()  # before a verb imports numpy: it is too late then
+
+# Here and not in the files of the verbs, so that --help need not load them; a test keeps the two alike.
+VERBS = {
+    "Measure": {
+        "run": "Measure how much architectures memorise of tasks.",
+        "sweep": "Measure a grid of models and tasks, in random order.",
+        "capacity": "Find how many facts one model memorises.",
+        "reproduce": "Run experiments of the paper, and see whether its claims hold.",
+    },
+    "Look": {
+        "leaderboard": "Show the published board, and your records among it.",
+        "report": "Write the board as one HTML file.",
+        "plot": "Plot any column of the records against any other.",
+        "models": "List the architectures, or show one with its options.",
+        "tasks": "List the tasks, or show one with its options.",
+        "plugins": "List the plugins with what each brings.",
+    },
+    "Theory": {
+        "bounds": "Show what is proven of an architecture on a task.",
+        "floor": "Bracket the best divergence of logits of rank d.",
+    },
+    "Trust": {
+        "submit": "Gather records and their weights for a pull request.",
+        "verify": "Check records against their weights.",
+        "baseline": "Write the baseline that `membench regress` compares with.",
+        "regress": "Measure a suite again; exit code 1 if capacity was lost.",
+        "compare": "Compare two sets of records; exit code 1 if capacity was lost.",
+    },
+}
 
 EPILOG = """\b
 Start with:
@@ -42,33 +56,30 @@ Exit codes: 0 ok, 1 capacity was lost or a verification failed, 2 usage,
   3 a plugin or trial failed, 130 interrupted."""
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Verbs(click.Group):
+    """The verbs in groups, each loaded when it is called."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [verb for verbs in VERBS.values() for verb in verbs]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        command: click.Command = getattr(importlib.import_module(f"membench.commands.{name}"), name)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for group, verbs in VERBS.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{verb:<11}", summary) for verb, summary in verbs.items()])
+
+
+@click.group(
+    cls=Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="membench")
 def cli() -> None:
     """Measures how much a neural architecture can memorise, against what theory says it can."""
-
-
-VERBS = (
-    run,
-    sweep,
-    reproduce,
-    plot,
-    capacity,
-    leaderboard,
-    report,
-    bounds,
-    floor,
-    baseline,
-    regress,
-    compare,
-    models,
-    tasks,
-    plugins,
-    submit,
-    verify,
-)
-for verb in VERBS:
-    cli.add_command(getattr(verb, verb.__name__.rpartition(".")[2]))
 
 
 def main() -> None:
@@ -92,7 +103,7 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 

@@ -58,9 +58,8 @@ def _measure(
     seeds: Sequence[int],
     plugins: Sequence[str | Path],
 ) -> list[Record]:
-    import membench.threads  # noqa: F401
-    from membench.execute.execution import Execution
-    from membench.execute.local import execute
+    from membench.engine.execution import Execution
+    from membench.execute.driver import execute
     from membench.interface.registry import Registry, Selection
     from membench.plan.request import Request, plan
     from membench.records.store import Store
@@ -68,7 +67,7 @@ def _measure(
     registry = Registry(Selection.from_environment([str(file) for file in plugins]))
     M, T, P = ([f"{name}={_text(value)}" for name, value in one.items()] for one in options)
     trials = plan(registry, Request([model], [task], M, T, protocol, P, seeds))
-    return execute(trials, Store(folder), registry.selection, Execution())
+    return execute(trials, Store(folder), registry, Execution())
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ import click
 
 from membench.commands.common import load_registry
 from membench.commands.measuring import make_baseline, measure, suite_options
-from membench.execute.execution import Execution
+from membench.engine.execution import Execution
 from membench.regress.baseline import default_path, write_baseline
 from membench.regress.suite import load_suite, plan_suite
 

@@ -47,8 +47,9 @@ def bounds(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show the bounds that speak of an architecture, with their values or why they have none.
+    """Show what is proven of an architecture on a task.
 
+    Every bound that speaks of the architecture comes with its value, or with the reason why it has none.
     A guarantee is reached by some weights, a limit is exceeded by none; an order is known up to a
     constant only, and nothing passes or fails it.
 

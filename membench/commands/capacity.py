@@ -25,8 +25,8 @@ from membench.commands.common import (
 )
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.commands.run import fail_if_any
+from membench.engine.execution import Execution
 from membench.errors import UsageError
-from membench.execute.execution import Execution
 from membench.interface.facts import Shape, draw_facts
 from membench.interface.options import assignments, label, options_of
 from membench.interface.registry import Registry
@@ -197,7 +197,7 @@ def _measure(
         pending = [trial for trial in trials if store.find(trial) is None]
         if pending and err.is_terminal:
             err.print(f"{subject.vary} = {', '.join(map(str, values))}", style="dim")
-        records = carry_out(trials, store, registry.selection, execution, pending)
+        records = carry_out(trials, store, registry, execution, pending)
         fail_if_any(records)
         ran += len(pending)
         done += [_measurement(record, trial, subject.vary) for record, trial in zip(records, trials, strict=True)]

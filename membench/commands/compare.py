@@ -34,9 +34,9 @@ def compare(
     junit: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the records in NEW with those in OLD; exit code 1 if capacity was lost.
+    """Compare two sets of records; exit code 1 if capacity was lost.
 
-    Points are matched by their identity and seeds with seeds.
+    NEW is compared with OLD. Points are matched by their identity and seeds with seeds.
 
     \b
     membench compare old-results/ new-results/

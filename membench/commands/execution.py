@@ -14,17 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from membench.commands.common import parse_seeds
-from membench.errors import UsageError
-from membench.execute.execution import Execution, Watcher
-from membench.execute.local import execute
-from membench.interface.registry import Selection
+from membench.engine.execution import DEVICES, Execution
+from membench.execute.driver import Watcher, execute
+from membench.interface.registry import Registry
 from membench.plan.request import Request
 from membench.plan.trial import Trial
 from membench.records.record import Record
 from membench.records.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEVICES = ("cpu", "cuda", "mps")
 
 
 def request_options(command: F) -> F:
@@ -92,8 +90,6 @@ def execution_options(command: F) -> F:
     @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; one for each core unless said.")
     @functools.wraps(command)
     def wrapped(*arguments: Any, device: str, kernel: str, compiling: str, jobs: int | None, **more: Any) -> Any:
-        if device.partition(":")[0] not in DEVICES:
-            raise UsageError(f"device '{device}' is not one of {', '.join(DEVICES)}")
         return command(*arguments, execution=Execution(device, kernel, compiling, jobs=jobs), **more)
 
     return wrapped  # type: ignore[return-value]
@@ -105,11 +101,11 @@ def out_option(command: F) -> F:
 
 
 def carry_out(
-    trials: Sequence[Trial], store: Store, selection: Selection, execution: Execution, pending: Sequence[Trial]
+    trials: Sequence[Trial], store: Store, registry: Registry, execution: Execution, pending: Sequence[Trial]
 ) -> list[Record]:
     """Run those that are pending, behind a progress bar, and give the records of all, in their order."""
     with watching(len(pending)) as watcher:
-        execute(pending, store, selection, execution, watcher)
+        execute(pending, store, registry, execution, watcher)
     return [read(store, trial) for trial in trials]
 
 

@@ -45,10 +45,11 @@ def floor(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Bracket the divergence that no model with a linear unembedding from d dimensions undercuts.
+    """Bracket the best divergence of logits of rank d.
 
-    The lower end is proven. The upper end is the best of several descents: it may be improved, and
-    a trained model that beats it improves it.
+    No model with a linear unembedding from d dimensions undercuts it. The lower end is
+    proven. The upper end is the best of several descents: it may be improved, and a trained model that
+    beats it improves it.
 
     \b
     membench floor --task low-entropy -T N=10 -M d=1:9

@@ -72,8 +72,9 @@ def leaderboard(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show the published board; with FOLDERS, the records below them among those of the same tables.
+    """Show the published board, and your records among it.
 
+    With FOLDERS, the records below them are shown among the published ones of the same tables.
     There is one table for each task config and protocol, since only like can be compared with like.
     Rows whose intervals overlap share a rank. Runs with the protocol quick are shown, not ranked.
 

@@ -11,8 +11,8 @@ import click
 
 from membench.commands.common import parse_seeds, plugin_options
 from membench.commands.execution import carry_out, execution_options
+from membench.engine.execution import Execution
 from membench.errors import PluginError
-from membench.execute.execution import Execution
 from membench.interface.registry import Registry
 from membench.measure.environment import describe_git
 from membench.records.record import Record
@@ -59,7 +59,7 @@ def measure(plan: Plan, registry: Registry, execution: Execution, out: Path | No
         store = Store(out or Path(folder))
         store.check()
         try:
-            return carry_out(plan.trials, store, registry.selection, execution, plan.trials)
+            return carry_out(plan.trials, store, registry, execution, plan.trials)
         except KeyboardInterrupt:
             click.echo("membench: interrupted; the baseline is as it was", err=True)
             raise SystemExit(130) from None

@@ -48,7 +48,7 @@ def plot(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Plot records: any column against any other.
+    """Plot any column of the records against any other.
 
     Columns are the options of models, tasks and protocols (H, N, steps; model.d where several have a
     d), sizes, metrics, and what is proven. The data behind the figure is written beside it as CSV.

@@ -15,10 +15,10 @@ from membench.interface.registry import Plugin
 @json_option
 @plugin_options
 def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> None:
-    """List the plugins with what each brings; one that failed says why.
+    """List the plugins with what each brings.
 
-    MEMBENCH_PLUGINS=a,b loads only those; --block leaves one out; MEMBENCH_STRICT=1 raises what a
-    plugin raises, with its traceback.
+    One that did not load says why. MEMBENCH_PLUGINS=a,b loads only those; --block leaves one out;
+    MEMBENCH_STRICT=1 raises what a plugin raises, with its traceback.
     """
     found = load_registry(files, block).plugins
     if as_json:

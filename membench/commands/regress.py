@@ -10,8 +10,8 @@ import click
 from membench.commands.common import load_registry
 from membench.commands.comparison import check_writable, finish, output_options, publish
 from membench.commands.measuring import fail_if_any, make_baseline, measure, suite_options
+from membench.engine.execution import Execution
 from membench.errors import UsageError
-from membench.execute.execution import Execution
 from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
 from membench.regress.compare import METRICS, Comparisons, Sample, Watch, compare, samples
 from membench.regress.exact_tests import seeds_needed
@@ -37,10 +37,10 @@ def regress(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Measure a suite again and compare it with its baseline; exit code 1 if capacity was lost.
+    """Measure a suite again; exit code 1 if capacity was lost.
 
-    Architectures and seeds are those of the baseline, unless said. Without a baseline one is
-    written. Seconds are never compared.
+    Architectures and seeds are those of the baseline by default. Without a baseline one is written. Seconds are
+    never compared.
 
     \b
     membench regress --suite smoke

@@ -33,9 +33,10 @@ def report(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Write the board as one HTML file: tables, plots, citations, and how to run each best row again.
+    """Write the board as one HTML file.
 
-    The rows are those of `membench leaderboard` with the same FOLDERS. The file needs no network and no
+    It has tables, plots, citations, and how to run each best row again. The rows are those of
+    `membench leaderboard` with the same FOLDERS. The file needs no network and no
     server, and can be sent to anybody.
 
     \b

@@ -17,9 +17,9 @@ from membench.commands.execution import carry_out, execution_options, out_option
 from membench.commands.figures import write_figure
 from membench.commands.run import fail_if_any
 from membench.commands.sweep import announce
+from membench.engine.execution import Execution
 from membench.errors import UsageError
 from membench.execute.estimate import shuffled
-from membench.execute.execution import Execution
 from membench.interface.registry import Registry
 from membench.plan import experiment as experiments
 from membench.plan.experiment import Claim, Experiment
@@ -74,7 +74,7 @@ def reproduce(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Run experiments of the paper, and say whether what it claims holds.
+    """Run experiments of the paper, and see whether its claims hold.
 
     Trains what is missing, prints means with intervals, fits laws to the raw numbers of all seeds, and
     draws the figure (PNG and SVG, with its data as CSV). EXPERIMENT is a name or a TOML file.
@@ -99,7 +99,7 @@ def reproduce(
     if dry_run:
         trials = _distinct([trial for work in works for trial in work.trials])
         pending = [trial for trial in trials if store.find(trial) is None]
-        announce(len(trials), pending, registry.selection, execution, as_json)
+        announce(len(trials), pending, registry, execution, as_json)
         return
     if not published:
         store.check()
@@ -211,7 +211,7 @@ def _overlay(work: _Work, path: Path | None) -> Overlay | None:
 
 def _trained(work: _Work, store: Store, registry: Registry, execution: Execution) -> list[Record]:
     pending = [trial for trial in work.trials if store.find(trial) is None]
-    return carry_out(work.trials, store, registry.selection, execution, pending)
+    return carry_out(work.trials, store, registry, execution, pending)
 
 
 def _published(work: _Work) -> list[Record]:

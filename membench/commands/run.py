@@ -10,9 +10,9 @@ import click
 
 from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
+from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import PluginError, UsageError
-from membench.execute.execution import Execution
 from membench.interface.options import options_of
 from membench.plan.budget import COUNTS, Budget, parse_budget
 from membench.plan.request import Request, plan
@@ -96,7 +96,7 @@ def run(
         _announce(trials, pending, store, as_json)
         return
     execution = _no_less_than_before(replace(execution, floor=floor, keep_weights=keep_weights), pending, store)
-    records = carry_out(trials, store, registry.selection, execution, pending)
+    records = carry_out(trials, store, registry, execution, pending)
     show(records, store, len(pending), as_json)
     fail_if_any(records)
 

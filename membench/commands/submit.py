@@ -16,7 +16,9 @@ from membench.commands.common import json_option, print_json
 @click.option("--without-weights", is_flag=True, help="Take records without weights too; they stay self-reported.")
 @json_option
 def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json: bool) -> None:
-    """Copy the complete records below FOLDERS (./results unless said), with their weights and a summary.
+    """Gather records and their weights for a pull request.
+
+    Copies the complete records below FOLDERS (by default ./results), with their weights and a summary.
 
     \b
     membench run --model aot --task bigram --keep-weights

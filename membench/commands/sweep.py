@@ -13,9 +13,9 @@ from rich.progress import Progress
 from membench.commands.common import json_option, load_registry, plugin_options, print_json
 from membench.commands.execution import carry_out, execution_options, out_option, request_options
 from membench.commands.run import fail_if_any, show
+from membench.engine.execution import Execution
 from membench.execute.estimate import Estimate, estimate, shuffled
-from membench.execute.execution import Execution
-from membench.interface.registry import Selection
+from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.plan.trial import Trial
 from membench.records.store import Store
@@ -54,20 +54,20 @@ def sweep(
         store.check()
     pending = [trial for trial in trials if store.find(trial) is None]
     if dry_run:
-        announce(len(trials), pending, registry.selection, execution, as_json)
+        announce(len(trials), pending, registry, execution, as_json)
         return
-    records = carry_out(trials, store, registry.selection, execution, pending)
+    records = carry_out(trials, store, registry, execution, pending)
     show(records, store, len(pending), as_json)
     fail_if_any(records)
 
 
 def announce(
-    total: int, pending: Sequence[Trial], selection: Selection, execution: Execution, as_json: bool = False
+    total: int, pending: Sequence[Trial], registry: Registry, execution: Execution, as_json: bool = False
 ) -> None:
     """How much is to be done and how long it takes; the calibration behind that takes some seconds itself."""
     with Progress(console=Console(stderr=True), disable=not Console(stderr=True).is_terminal, transient=True) as bar:
         task = bar.add_task("timing some trials", total=1.0)
-        found = estimate(pending, selection, execution, lambda fraction: bar.update(task, completed=fraction))
+        found = estimate(pending, registry, execution, lambda fraction: bar.update(task, completed=fraction))
     if as_json:
         print_json({"trials": total, "pending": len(pending), **asdict(found)})
         return

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
 from membench.commands.execution import watching
-from membench.execute.execution import Execution, available_cores
+from membench.engine.execution import Execution, available_cores
 from membench.interface.registry import Registry
 from membench.records.record import Record
 from membench.verify.marks import write_marks
@@ -52,7 +52,7 @@ def verify(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Check the records in FOLDER against their weights.
+    """Check records against their weights.
 
     Each model is rebuilt in processes of its own, once with its own seed and once with another, and
     asked every fact again. Records that are found true are marked in FOLDER/verified.json, bound to

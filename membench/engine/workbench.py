@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from membench.engine.execution import Execution
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
@@ -38,9 +39,7 @@ class Workbench:
     config: Any
     task: Task[Any]
     task_config: Any
-    device: str = "cpu"
-    kernel: str = "auto"  # auto, on or off
-    compiling: str = "auto"  # auto, on or off
+    execution: Execution = field(default_factory=Execution)
     probed: list[list[float]] | None = None  # what the protocol's probes found, if they were run before
     report: Report = lambda fraction, text: None
     notes: list[str] = field(default_factory=list)  # what a reader of the record should know
@@ -58,7 +57,7 @@ class Workbench:
     def model(self, seed: int, dtype: str = "float32") -> nn.Module:
         """A freshly built model, with the initial weights of a trial."""
         module = build_model(self.architecture, self.shape, self.config, weight_seed(seed), dtype)
-        return module.to(self.device)
+        return module.to(self.execution.device)
 
     def trainer(
         self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]], planned: int
@@ -68,15 +67,15 @@ class Workbench:
         `planned` is the number of steps that the trainer will be asked for, at most.
         """
         pairs = np.array(betas, dtype=np.float32)
-        if self.kernel != "off":
+        if self.execution.kernel != "off":
             try:
                 return self._kernel(modules, facts, pairs)
             except NotApplicable as reason:
-                if self.kernel == "on":
+                if self.execution.kernel == "on":
                     raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
-        return GeneralTrainer(modules, facts, pairs, self.note, self.compiling, planned)
+        return GeneralTrainer(modules, facts, pairs, self.note, self.execution.compiling, planned)
 
     def _kernel(self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Any) -> Trainer:
         if self.architecture.kernel is None:

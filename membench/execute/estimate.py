@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from membench.execute.execution import Execution
-from membench.execute.local import execute
-from membench.interface.registry import Selection
+from membench.engine.execution import Execution
+from membench.execute.driver import execute
+from membench.interface.registry import Registry
 from membench.plan.trial import Point, Trial
 from membench.records.store import Store
 
@@ -54,7 +54,7 @@ class Estimate:
 
 def estimate(
     pending: Sequence[Trial],
-    selection: Selection,
+    registry: Registry,
     execution: Execution,
     report: Callable[[float], None] = lambda fraction: None,
 ) -> Estimate:
@@ -67,8 +67,8 @@ def estimate(
         return Estimate(0.0, 0, 0.0, 0.0)
     places = sorted({round(i * (len(points) - 1) / (CALIBRATION_POINTS - 1)) for i in range(CALIBRATION_POINTS)})
     with tempfile.TemporaryDirectory() as folder:
-        clock = _Clock(Path(folder), selection, replace(execution, jobs=1))
-        clock.seconds(points[0], SHORT)  # starts torch and compiles kernels, which a sweep does only once
+        clock = _Clock(Path(folder), registry, replace(execution, jobs=1))
+        clock.seconds(points[0])  # starts torch and compiles kernels, which a sweep does only once
         costs = []
         for number, place in enumerate(places):
             costs.append(clock.cost(points[place]))
@@ -86,17 +86,17 @@ def _bigness(trials: Sequence[Trial]) -> float:
 @dataclass
 class _Clock:
     folder: Path
-    selection: Selection
+    registry: Registry
     execution: Execution
     runs: int = 0
 
     def cost(self, trials: Sequence[Trial]) -> float:
         """Seconds of one worker for all seeds of a point."""
         protocol = trials[0].protocol
-        if protocol.work is None:
-            return self.seconds(trials, None)
+        if protocol.work is None:  # it does not train: what it takes is soon known
+            return self.seconds(trials)
         steps = protocol.work(trials[0].protocol_config, len(trials)) / len(trials)
-        short, many = self.seconds(trials, SHORT), LONG
+        short, many = self.seconds(trials), LONG
         long = self.seconds(trials, many)
         while long - short < ENOUGH and many < steps:
             many *= 4
@@ -104,12 +104,12 @@ class _Clock:
         each = max(long - short, 0.0) / (many - SHORT)  # of one step of all seeds
         return short + each * max(steps - SHORT, 0)
 
-    def seconds(self, trials: Sequence[Trial], steps: int | None) -> float:
+    def seconds(self, trials: Sequence[Trial], steps: int = SHORT) -> float:
         protocol = trials[0].protocol
-        if steps is not None and protocol.shortened is not None:
+        if protocol.shortened is not None:
             config = protocol.shortened(trials[0].protocol_config, steps)
             trials = [replace(trial, protocol_config=config) for trial in trials]
         self.runs += 1
         started = time.perf_counter()
-        execute(trials, Store(self.folder / str(self.runs)), self.selection, self.execution)
+        execute(trials, Store(self.folder / str(self.runs)), self.registry, self.execution)
         return time.perf_counter() - started

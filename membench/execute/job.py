@@ -1,14 +1,16 @@
-"""Job: some seeds of one point, as plain data; and how trials become jobs."""
+"""Job: some seeds of one point, as plain data; how trials become jobs, and what comes back of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import get_protocol
-from membench.execute.execution import Execution
 from membench.interface.registry import Selection
 from membench.plan.trial import Point, Trial
+from membench.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -18,28 +20,29 @@ class Job:
     point: Point
     seeds: tuple[int, ...]
     selection: Selection
-    device: str = "cpu"
-    kernel: str = "auto"
-    compiling: str = "auto"
-    floor: bool = False  # whether to find the floor of the divergence for the model's d
+    execution: Execution = field(default_factory=Execution)
     threads: int = 1
     probed: str | None = None  # scores of all probes, as JSON
     part: int = 0  # for a job without seeds: which of the protocol's probes it is
-    weights: str | None = None  # folder to keep the weights in
+
+
+class Result(NamedTuple):
+    """What one trial left: its record, and its weights as a safetensors file if they are to be kept."""
+
+    record: Record
+    weights: bytes | None = None
 
 
 REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not depend on the number of cores
 
 
-def make_jobs(trials: Sequence[Trial], selection: Selection, options: Execution) -> list[Job]:
+def make_jobs(trials: Sequence[Trial], selection: Selection, execution: Execution) -> list[Job]:
     """Seeds of one point together, in groups whose make-up depends on the trials alone."""
     by_point: dict[Point, list[int]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial.seed)
     return [
-        Job(point, group, selection, options.device, options.kernel, options.compiling, options.floor)
-        for point, seeds in by_point.items()
-        for group in _groups(sorted(seeds))
+        Job(point, group, selection, execution) for point, seeds in by_point.items() for group in _groups(sorted(seeds))
     ]
 
 

@@ -1,49 +1,51 @@
-"""Trials to records: worker processes, one thread each, and what is finished is kept whatever happens."""
+"""The executor `local`: worker processes on this machine, one thread each, forked from a server that has torch."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
 
-from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError
-from membench.execute.execution import Execution, Watcher
-from membench.execute.job import Job, make_jobs, probes_first
+from membench.execute.executor import Ended, Measured, Message, Probed, Report
+from membench.execute.job import Job, Result
 from membench.execute.worker import serve
-from membench.interface.registry import Selection
-from membench.plan.trial import Point, Trial
 from membench.records.record import Record
-from membench.records.store import Store
+from membench.threads import ONE_THREAD
 
 
-def execute(
-    trials: Sequence[Trial], store: Store, selection: Selection, options: Execution, watcher: Watcher | None = None
-) -> list[Record]:
-    """Run the trials and write each record as soon as its job ends. A worker that dies costs its own trials."""
-    by_key = {(trial.point, trial.seed): trial for trial in trials}
-    jobs = make_jobs(trials, selection, options)
-    if options.keep_weights:
-        jobs = [replace(job, weights=str(store.folder(job.point).resolve())) for job in jobs]
-    crew = _Crew(jobs, options.workers, watcher or Watcher())
-    records: list[Record] = []
-    try:
-        for job, record in crew.work():
-            trial = by_key[job.point, record.seed]
-            store.write(trial, record)
-            crew.watcher.finished(trial, record)
-            records.append(record)
-    finally:
-        crew.dismiss()
-    return records
+@dataclass(frozen=True)
+class Local:
+    """At most `size` workers at a time, each on one job; a new one is started when one ends."""
+
+    size: int
+
+    def submit(self, jobs: deque[Job], report: Report) -> Generator[Message, None, None]:
+        crew = _Crew(report)
+        context = multiprocessing.get_context("forkserver")
+        # torch is imported once, by the server that the workers are forked from
+        start_server(context, ["torch", serve.__module__, "membench.engine.workbench"])
+        try:
+            while jobs or crew.busy:
+                while jobs and len(crew.busy) < self.size:
+                    crew.start(context, jobs.popleft())
+                for connection in wait(list(crew.busy)):
+                    assert isinstance(connection, Connection)
+                    yield from crew.hear(connection)
+        finally:
+            crew.dismiss()
 
 
 def start_server(context: Any, preload: list[str]) -> None:
@@ -53,121 +55,87 @@ def start_server(context: Any, preload: list[str]) -> None:
         return  # only the main thread may change what a signal does; the server starts when it is needed
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        forkserver.ensure_running()
+        with _environment(ONE_THREAD):
+            forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-@dataclass
-class _Worker:
-    job: Job
-    process: BaseProcess
-    missing: set[int]  # seeds without a record yet
-    fraction: float = 0.0
-    scores: list[float] | None = None  # what a probe found
+@contextmanager
+def _environment(defaults: dict[str, str]) -> Iterator[None]:
+    """For what is started here; a program that merely uses membench keeps its own."""
+    missing = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """A new process would run the script of this one again; a worker needs nothing of it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @dataclass
 class _Crew:
-    """The workers, each on one job; a new one is started when one ends."""
+    """The workers by the connection that each of them talks through."""
 
-    jobs: Sequence[Job]
-    size: int
-    watcher: Watcher
-    busy: dict[Connection, _Worker] = field(default_factory=dict)
-    done: int = 0
-    text: str = ""  # the latest words of any worker
-    later: dict[Point, list[Job]] = field(default_factory=dict)  # jobs that wait for probes
-    probed: dict[Point, dict[int, list[float] | None]] = field(default_factory=dict)
+    report: Report
+    busy: dict[Connection, tuple[Job, BaseProcess]] = field(default_factory=dict)
 
-    def work(self) -> Iterator[tuple[Job, Record]]:
-        ready, self.later = probes_first(self.jobs)
-        waiting = deque(ready)
-        total = len(waiting) + sum(map(len, self.later.values()))
-        context = multiprocessing.get_context("forkserver")
-        # torch is imported once, by the server that the workers are forked from
-        start_server(context, ["torch", serve.__module__, "membench.engine.workbench"])
-        while waiting or self.busy:
-            while waiting and len(self.busy) < self.size:
-                self._start(context, waiting.popleft())
-            for connection in wait(list(self.busy)):
-                assert isinstance(connection, Connection)
-                worker = self.busy[connection]
-                for record in self._hear(connection, worker, waiting):
-                    yield worker.job, record
-            fraction = (self.done + sum(worker.fraction for worker in self.busy.values())) / total
-            self.watcher.progress(fraction, self.text)
-
-    def _start(self, context: Any, job: Job) -> None:
+    def start(self, context: Any, job: Job) -> None:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=serve, args=(job, theirs), daemon=True)
-        process.start()
+        with _main_hidden(), _environment(ONE_THREAD):  # the server may have to be started first
+            process.start()
         theirs.close()
-        self.busy[ours] = _Worker(job, process, set(job.seeds))
+        self.busy[ours] = job, process
 
-    def _hear(self, connection: Connection, worker: _Worker, waiting: deque[Job]) -> Iterator[Record]:
+    def hear(self, connection: Connection) -> Iterator[Message]:
+        job, process = self.busy[connection]
         try:
             message = json.loads(connection.recv_bytes())
+            if message["kind"] == "record":
+                yield Measured(job, _result(message, connection))
+                return
         except (EOFError, OSError):
-            yield from self._ended(connection, worker)
-            if not worker.job.seeds:
-                waiting.extendleft(reversed(self._after_probe(worker)))
+            process.join()
+            connection.close()
+            del self.busy[connection]
+            yield Ended(job, _how_it_ended(process.exitcode))
             return
         if message["kind"] == "progress":
-            worker.fraction, self.text = message["fraction"], message["text"]
-        elif message["kind"] == "error":
+            self.report(job, message["fraction"], message["text"])
+        elif message["kind"] == "probe":
+            yield Probed(job, message["scores"])
+        else:
             error = MembenchError(message["text"])
             error.exit_code = message["exit_code"]
             raise error
-        elif message["kind"] == "probe":
-            worker.scores = message["scores"]
-        else:
-            record = Record.from_json(message["record"])
-            worker.missing.discard(record.seed)
-            yield record
-
-    def _after_probe(self, worker: _Worker) -> list[Job]:
-        """The jobs of a point once its last probe has ended; without scores each of them probes for itself."""
-        point = worker.job.point
-        parts = self.probed.setdefault(point, {})
-        parts[worker.job.part] = worker.scores
-        if len(parts) < get_protocol(point.protocol).probes:
-            return []
-        found = [parts[part] for part in sorted(parts)]
-        text = None if None in found else json.dumps(found)
-        return [replace(job, probed=text) for job in self.later.pop(point)]
-
-    def _ended(self, connection: Connection, worker: _Worker) -> Iterator[Record]:
-        worker.process.join()
-        connection.close()
-        del self.busy[connection]
-        self.done += 1
-        for seed in sorted(worker.missing):
-            yield _lost(worker.job, seed, worker.process.exitcode)
 
     def dismiss(self) -> None:
-        for worker in self.busy.values():
-            worker.process.kill()
-        for connection, worker in self.busy.items():
-            worker.process.join()
+        for _, process in self.busy.values():
+            process.kill()
+        for connection, (_, process) in self.busy.items():
+            process.join()
             connection.close()
         self.busy.clear()
 
 
-def _lost(job: Job, seed: int, exit_code: int | None) -> Record:
-    """The record of a trial whose worker died without a word: killed, out of memory, or a crash in native code."""
-    point = job.point
+def _result(message: dict[str, Any], connection: Connection) -> Result:
+    """Weights follow their record as plain bytes."""
+    return Result(Record.from_json(message["record"]), connection.recv_bytes() if message["weights"] else None)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    """Of a worker that died without a word: killed, out of memory, or a crash in native code."""
     how = f"was killed by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with code {exit_code}"
-    return Record(
-        id=point.id,
-        seed=seed,
-        status="failed",
-        architecture={"name": point.architecture, "config": json.loads(point.config)},
-        task={"name": point.task, "version": point.task_version, "config": json.loads(point.task_config)},
-        protocol={
-            "name": point.protocol,
-            "version": point.protocol_version,
-            "config": json.loads(point.protocol_config),
-        },
-        error=f"the worker process {how}",
-    )
+    return f"the worker process {how}"

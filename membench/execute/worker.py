@@ -7,16 +7,16 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
+from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import get_protocol
-from membench.errors import MembenchError, NotApplicable
-from membench.execute.job import Job
+from membench.errors import MembenchError, NotApplicable, UsageError
+from membench.execute.job import Job, Result
 from membench.interface.bound import Setting
 from membench.interface.facts import Facts
 from membench.interface.options import label
@@ -33,11 +33,14 @@ def serve(job: Job, connection: Connection) -> None:
     os.dup2(2, 1)  # a plugin that prints must not end up in somebody's --json
     talk = _Talk(connection)
     try:
+        registry = Registry(job.selection)
         if job.seeds:
-            for record in run_job(job, talk.progress):
-                talk.say(kind="record", record=record.to_json())
+            for record, content in run_job(job, registry, talk.progress):
+                talk.say(kind="record", record=record.to_json(), weights=content is not None)
+                if content is not None:
+                    talk.send(content)
         else:
-            talk.say(kind="probe", scores=run_probe(job, talk.progress))
+            talk.say(kind="probe", scores=run_probe(job, registry, talk.progress))
     except MembenchError as error:
         talk.say(kind="error", text=str(error), exit_code=error.exit_code)
     connection.close()
@@ -48,8 +51,11 @@ class _Talk:
         self.connection, self.last = connection, 0.0
 
     def say(self, **message: Any) -> None:
+        self.send(json.dumps(message).encode())
+
+    def send(self, content: bytes) -> None:
         try:
-            self.connection.send_bytes(json.dumps(message).encode())
+            self.connection.send_bytes(content)
         except BrokenPipeError:
             os._exit(1)  # the parent was interrupted and has gone: there is nobody to work for
 
@@ -59,10 +65,17 @@ class _Talk:
             self.say(kind="progress", fraction=fraction, text=text)
 
 
-def run_probe(job: Job, report: Any = lambda fraction, text: None) -> list[float] | None:
+Report = Callable[[float, str], None]  # fraction done, and a few words
+
+
+def _silent(fraction: float, text: str) -> None:
+    pass
+
+
+def run_probe(job: Job, registry: Registry, report: Report = _silent) -> list[float] | None:
     """One of the protocol's probes for a point. If that fails, each seed will fail on its own and say why."""
     try:
-        runner = _JobRunner(job, report)
+        runner = _JobRunner(job, registry, report)
         return runner.protocol.probe(runner.workbench, runner.protocol_config, job.part)
     except MembenchError:
         raise
@@ -70,30 +83,29 @@ def run_probe(job: Job, report: Any = lambda fraction, text: None) -> list[float
         return None
 
 
-def run_job(job: Job, report: Any = lambda fraction, text: None) -> list[Record]:
-    """The records of all seeds of the job. When a group fails as a whole, each seed gets its own try."""
-    runner = _JobRunner(job, report)
+def run_job(job: Job, registry: Registry, report: Report = _silent) -> list[Result]:
+    """What all seeds of the job left. When a group fails as a whole, each seed gets its own try."""
+    runner = _JobRunner(job, registry, report)
     try:
-        return runner.records(job.seeds)
+        return runner.results(job.seeds)
     except MembenchError:
         raise
     except Exception as error:
         if len(job.seeds) == 1:
-            return [runner.failure(job.seeds[0], error)]
-    return [record for seed in job.seeds for record in run_job(replace(job, seeds=(seed,)), report)]
+            return [Result(runner.failure(job.seeds[0], error))]
+    return [result for seed in job.seeds for result in run_job(replace(job, seeds=(seed,)), registry, report)]
 
 
 class _JobRunner:
     """A job with its names looked up."""
 
-    def __init__(self, job: Job, report: Any) -> None:
+    def __init__(self, job: Job, registry: Registry, report: Report) -> None:
         import torch
 
         from membench.engine.workbench import Workbench
 
         torch.set_num_threads(job.threads)
-        self.job, point = job, job.point
-        self.registry = Registry(job.selection)
+        self.job, self.registry, point = job, registry, job.point
         self.protocol = get_protocol(point.protocol)
         architecture, task = self.registry.architecture(point.architecture), self.registry.task(point.task)
         self.protocol_config = self.protocol.config(**json.loads(point.protocol_config))
@@ -102,40 +114,39 @@ class _JobRunner:
             config=architecture.config(**json.loads(point.config)),
             task=task,
             task_config=task.config(**json.loads(point.task_config)),
-            device=_check_device(job.device),
-            kernel=job.kernel,
-            compiling=job.compiling,
+            execution=_check_device(job.execution),
             probed=json.loads(job.probed) if job.probed else None,
             report=report,
         )
         self.started, self.clock = datetime.now(UTC), time.perf_counter()
 
-    def records(self, seeds: Sequence[int]) -> list[Record]:
+    def results(self, seeds: Sequence[int]) -> list[Result]:
         outcomes = self.protocol.find_weights(self.workbench, self.protocol_config, seeds)
-        return [self._record_or_failure(outcome, len(seeds)) for outcome in outcomes]
+        return [self._result(outcome, len(seeds)) for outcome in outcomes]
 
-    def _record_or_failure(self, outcome: Any, replicas: int) -> Record:
+    def _result(self, outcome: Any, replicas: int) -> Result:
         """One seed whose weights make no sense must not cost the others their training."""
         try:
-            return self._record(outcome, replicas)
+            state = {name: value.clone() for name, value in outcome.module.state_dict().items()}  # before any question
+            content = weights.to_bytes(state) if self.job.execution.keep_weights else None
+            return Result(self._record(outcome, replicas, state, content), content)
         except Exception as error:
-            return self.failure(outcome.seed, error)
+            return Result(self.failure(outcome.seed, error))
 
-    def _record(self, outcome: Any, replicas: int) -> Record:
+    def _record(self, outcome: Any, replicas: int, state: dict[str, Any], content: bytes | None) -> Record:
         import torch
 
         from membench.measure.metrics import evaluate
         from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
 
         bench, module = self.workbench, outcome.module
-        state = {name: value.clone() for name, value in module.state_dict().items()}  # before anything is asked
         dtype = float_type(state)
         fresh = beyond_parameters(bench.model(outcome.seed, dtype))
         size = measure_size(module, bench.shape, bench.architecture.embeddings, fresh)
-        tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.device)
+        tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.execution.device)
         size = replace(size, without_gradient=count_without_gradient(module, tokens), identifiable=self._identifiable())
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
-        if self.job.floor:
+        if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
         setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
         return self._base(
@@ -146,15 +157,10 @@ class _JobRunner:
             size=asdict(size),
             bounds=[asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)],
             trace={**outcome.trace, "notes": list(bench.notes)},
-            environment=describe_environment(bench.device, self.job.threads, dtype),
+            environment=describe_environment(bench.execution.device, self.job.threads, dtype),
             run=self._timing(replicas),
-            weights=self._keep(outcome.seed, state),
+            weights=weights.describe(content, f"{self.job.point.id}-s{outcome.seed}") if content else None,
         )
-
-    def _keep(self, seed: int, state: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The weights go to disk before the record, so that a record that names weights has them."""
-        folder = self.job.weights
-        return weights.keep(state, Path(folder), f"{self.job.point.id}-s{seed}") if folder else None
 
     def _identifiable(self) -> int | None:
         count = self.workbench.architecture.identifiable
@@ -182,7 +188,7 @@ class _JobRunner:
             status="failed",
             error=f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}, line {where.lineno})",
             trace={"traceback": traceback.format_exception(error)[-12:]},
-            environment=describe_environment(self.job.device, self.job.threads, ""),
+            environment=describe_environment(self.job.execution.device, self.job.threads, ""),
             run=self._timing(1),
         )
 
@@ -217,13 +223,12 @@ class _JobRunner:
         }
 
 
-def _check_device(device: str) -> str:
+def _check_device(execution: Execution) -> Execution:
     import torch
 
-    from membench.errors import UsageError
-
+    device = execution.device
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not present.get(device.partition(":")[0], False):
         there = ", ".join(name for name, is_there in present.items() if is_there)
         raise UsageError(f"device '{device}' is not there; this machine has: {there}")
-    return device
+    return execution

@@ -13,6 +13,7 @@ from membench.errors import UsageError
 from membench.plan.trial import Point, Trial
 from membench.records.files import write_atomically
 from membench.records.record import SCHEMA, NewerSchema, Record
+from membench.records.weights import SUFFIX
 
 NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
 _SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
@@ -40,9 +41,12 @@ class Store:
             return None
         return record if record.complete and record.id == trial.id and record.seed == trial.seed else None
 
-    def write(self, trial: Trial, record: Record) -> Path:
+    def write(self, trial: Trial, record: Record, weights: bytes | None = None) -> Path:
+        """Weights first, so that a record that names weights has them."""
         path = self.path(trial)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if weights is not None:
+            write_atomically(path.with_suffix(SUFFIX), weights)
         write_atomically(path, record.to_json())
         return path
 

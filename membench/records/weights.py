@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from membench.records.files import write_atomically
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -33,11 +31,8 @@ def from_bytes(content: bytes) -> dict[str, Tensor]:
         raise ValueError(f"not a whole safetensors file ({error})") from None
 
 
-def keep(state: Mapping[str, Tensor], folder: Path, name: str) -> dict[str, Any]:
-    """Write the weights, whole or not at all, and give what the record says of them."""
-    content = to_bytes(state)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / f"{name}{SUFFIX}", content)
+def describe(content: bytes, name: str) -> dict[str, Any]:
+    """What a record says of its weights."""
     return {"file": f"{name}{SUFFIX}", "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, UsageError
-from membench.execute.execution import Execution, Watcher
-from membench.execute.local import execute
+from membench.execute.driver import Watcher, execute
 from membench.interface.registry import Registry
 from membench.plan.request import check_fit
 from membench.plan.trial import Trial
@@ -115,7 +115,7 @@ def repeat(
         return list(repeats)
     with tempfile.TemporaryDirectory(prefix="membench-") as folder:
         store = Store(Path(folder))
-        execute(trials, store, registry.selection, replace(execution, keep_weights=True), watcher)
+        execute(trials, store, registry, replace(execution, keep_weights=True), watcher)
         paths = [store.path(trial) for trial in trials]
         verdicts = {verdict.path: verdict for verdict in verify(paths, registry, execution.workers, timeout)}
         return [_judged(one, verdicts[store.path(one.trial)]) if one.trial else one for one in repeats]

@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from membench import commands
+from membench.cli import VERBS, cli
 from membench.records.record import SCHEMA
 
 QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
@@ -190,6 +193,30 @@ def test_help_listings_and_plans_import_nothing_heavy(words: list[str], tmp_path
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_help_loads_no_verb_and_no_numpy(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom membench.cli import cli\ncli.main(['--help'], standalone_mode=False)\n"
+        "loaded = [m for m in sys.modules if m in ('numpy', 'rich', 'pluggy') or m.startswith('membench.commands')]\n"
+        "assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_has_every_verb_in_a_group_with_its_whole_summary(membench: Any) -> None:
+    text = membench("--help", COLUMNS="80").stdout
+    context = click.Context(cli)
+    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")}
+    assert set(cli.list_commands(context)) <= files
+    for group, verbs in VERBS.items():
+        assert f"\n{group}:\n" in text
+        for verb, summary in verbs.items():
+            assert f"  {verb:<11}  {summary}\n" in text
+            command = cli.get_command(context, verb)
+            assert command is not None
+            assert (command.help or "").partition("\n")[0] == summary
 
 
 def test_a_leaderboard_never_imports_torch(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from membench.api import Architecture
+from membench.engine.execution import Execution
 from membench.engine.protocols.converged import BETAS, PROBE_SEEDS, RATES, choose, probe, settle
 from membench.engine.protocols.dana2024 import _Pool
 from membench.engine.protocols.protocol import PROTOCOLS, get_protocol
@@ -157,7 +158,7 @@ def test_only_quick_is_left_out_of_rankings() -> None:
 
 def test_a_kernel_asked_for_where_there_is_none_is_a_usage_error() -> None:
     workbench = bench("lookup", N=4)
-    workbench.kernel = "on"
+    workbench.execution = Execution(kernel="on")
     with pytest.raises(UsageError, match="--kernel on: lookup: this architecture has no kernel"):
         find("quick", workbench, [0], steps=1)
 

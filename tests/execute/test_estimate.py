@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from subprocess import CompletedProcess
 
+import pytest
+
 from membench.commands.sweep import in_words
+from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS, Converged, Dana2024
+from membench.execute import estimate as estimate_module
 from membench.execute.estimate import Estimate, estimate, shuffled
-from membench.execute.execution import Execution
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
+from membench.plan.trial import Trial
+from membench.records.record import Record
 
 Membench = Callable[..., CompletedProcess[str]]
 REGISTRY = Registry()
@@ -46,12 +52,34 @@ def test_shortened_protocols_take_the_steps_that_are_asked_for() -> None:
 def test_an_estimate_is_made_from_trials_that_leave_no_record() -> None:
     trials = plan(REGISTRY, Request(["lookup"], ["bigram"], (), ["N=3,4"], "quick", seeds=(0,)))
     reported: list[float] = []
-    found = estimate(trials, REGISTRY.selection, Execution(jobs=2), reported.append)
+    found = estimate(trials, REGISTRY, Execution(jobs=2), reported.append)
     assert found.points == 2
     assert found.seconds > 0
     assert found.least <= found.most
     assert reported[-1] == 1.0
-    assert estimate([], REGISTRY.selection, Execution()) == Estimate(0.0, 0, 0.0, 0.0)
+    assert estimate([], REGISTRY, Execution()) == Estimate(0.0, 0, 0.0, 0.0)
+
+
+def test_a_protocol_that_trains_cannot_be_declared_without_a_way_to_take_few_steps() -> None:
+    for name, protocol in PROTOCOLS.items():
+        if protocol.trains:
+            with pytest.raises(ValueError, match=f"protocol '{name}': trains=True, so that it must declare work"):
+                replace(protocol, work=None)
+    assert [name for name, protocol in PROTOCOLS.items() if not protocol.trains] == ["construct"]
+
+
+def test_an_estimate_never_trains_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    trials = plan(REGISTRY, Request(["lookup"], ["bigram"], (), ["N=3"], "quick", ["steps=100000"], seeds=(0,)))
+
+    def pretend(some: Sequence[Trial], *rest: object) -> list[Record]:
+        taken.extend(trial.protocol_config.steps for trial in some)
+        return []
+
+    monkeypatch.setattr(estimate_module, "execute", pretend)
+    monkeypatch.setattr(estimate_module, "ENOUGH", -1.0)
+    estimate(trials, REGISTRY, Execution(jobs=1))
+    assert set(taken) == {20, 100}
 
 
 def test_durations_are_said_in_words() -> None:

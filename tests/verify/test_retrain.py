@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from samples import make_record
 
-from membench.execute.execution import Execution, Watcher
-from membench.execute.local import execute
+from membench.engine.execution import Execution
+from membench.execute.driver import Watcher, execute
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.record import Record
@@ -64,7 +64,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
     request = Request(["lookup"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=(0, 1))
     trials = plan(registry, request)
     store = Store(tmp_path_factory.mktemp("submitted"))
-    execute(trials, store, registry.selection, Execution(jobs=2, keep_weights=True))
+    execute(trials, store, registry, Execution(jobs=2, keep_weights=True))
     paths = [store.path(trial) for trial in trials]
     return [Verdict(p, VERIFIED, content=p.read_bytes(), record=Record.from_json(p.read_text("utf-8"))) for p in paths]
 

@@ -14,8 +14,8 @@ import pytest
 from samples import make_record
 
 from membench.commands.run import _no_less_than_before
+from membench.engine.execution import Execution
 from membench.errors import UsageError
-from membench.execute.execution import Execution
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.record import Record

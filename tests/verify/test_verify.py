@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from membench.engine.execution import Execution
 from membench.errors import UsageError
-from membench.execute.execution import Execution
-from membench.execute.local import execute
+from membench.execute.driver import execute
 from membench.interface.facts import Facts
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
@@ -109,7 +109,7 @@ HONEST = ("aot", "linear-memory", "lookup")
 def run(registry: Registry, out: Path, **words: Any) -> list[Path]:
     request = Request(**{"tasks": ["bigram"], "task_options": ["N=6"], "seeds": (3,), **words})
     trials = plan(registry, request)
-    execute(trials, Store(out), registry.selection, Execution(jobs=2, keep_weights=True))
+    execute(trials, Store(out), registry, Execution(jobs=2, keep_weights=True))
     return [Store(out).path(trial) for trial in trials]
 
 

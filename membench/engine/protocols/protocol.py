@@ -25,10 +25,17 @@ class Protocol:
     config: type  # a frozen dataclass; its fields are the -P options
     ranked: bool = True  # whether its numbers belong on a leaderboard
     check: Callable[[Architecture[Any], Any], None] | None = None  # raises UsageError for what it cannot be used on
-    work: Callable[[Any, int], float] | None = None  # training steps at most, summed over so many seeds; None: no steps
+    trains: bool = True  # whether it takes steps; then it says how many, and how to take fewer
+    work: Callable[[Any, int], float] | None = None  # steps at most, summed over so many seeds
     shortened: Callable[[Any, int], Any] | None = None  # the same training with so many steps and nothing to choose
     probes: int = 0  # parts of `probe(bench, config, part)`, whose scores choose something for all seeds
     module: str = field(repr=False)  # where `find_weights(bench, config, seeds)` is
+
+    def __post_init__(self) -> None:
+        """An estimate of the time takes a few steps; without these two it would have to take all of them."""
+        if self.trains != (self.work is not None and self.shortened is not None):
+            needed = "it must declare work and shortened" if self.trains else "it has neither work nor shortened"
+            raise ValueError(f"protocol '{self.name}': trains={self.trains}, so that {needed}")
 
     def probe(self, bench: Workbench, config: Any, part: int) -> list[float]:
         scores: list[float] = importlib.import_module(self.module).probe(bench, config, part)
@@ -136,6 +143,7 @@ PROTOCOLS = {
             version=1,
             summary="No training: the architecture's closed-form weights, in float64.",
             config=Construct,
+            trains=False,
             check=check_construction,
             module=f"{__package__}.construct",
         ),

@@ -1,27 +1,32 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from membench.engine.execution import EXECUTORS, Execution
 from membench.errors import MembenchError
-from membench.execute.execution import Execution, Watcher
+from membench.execute.driver import Watcher, execute
 from membench.execute.job import make_jobs
-from membench.execute.local import execute
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
+from membench.records import store
 from membench.records.record import Record
 from membench.records.store import Store
 
 SEEDS = (0, 1, 2)
 
 
-def run(tmp_path: Path, registry: Registry, seeds: tuple[int, ...] = SEEDS, **more: Any) -> list[Record]:
+def run(
+    tmp_path: Path, registry: Registry, seeds: tuple[int, ...] = SEEDS, executor: str = "local", **more: Any
+) -> list[Record]:
     request = Request(
         ["toy"], ["bigram"], task_options=["N=5"], protocol="quick", protocol_options=["steps=3"], seeds=seeds, **more
     )
-    return execute(plan(registry, request), Store(tmp_path / "out"), registry.selection, Execution(jobs=2))
+    return execute(plan(registry, request), Store(tmp_path / "out"), registry, Execution(jobs=2, executor=executor))
 
 
 @pytest.fixture
@@ -29,8 +34,11 @@ def registry(plugin_file: Path) -> Registry:
     return Registry(Selection(files=(str(plugin_file),)))
 
 
-def test_every_trial_leaves_a_record_that_says_how_it_came_about(tmp_path: Path, registry: Registry) -> None:
-    records = run(tmp_path, registry)
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_trial_leaves_a_record_that_says_how_it_came_about(
+    tmp_path: Path, registry: Registry, executor: str
+) -> None:
+    records = run(tmp_path, registry, executor=executor)
     assert sorted(record.seed for record in records) == list(SEEDS)
     for record in records:
         assert record.complete
@@ -50,6 +58,61 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(tmp_path: Path,
         assert record.run["seconds"] > 0
     assert len({record.task["data_sha256"] for record in records}) == len(SEEDS)
     assert len(list((tmp_path / "out").rglob("*.json"))) == len(SEEDS)
+
+
+def test_executors_find_the_same_numbers_and_weights(tmp_path: Path, registry: Registry) -> None:
+    """Probes included: the order in which jobs are released is the driver's."""
+    request = Request(["toy"], ["bigram"], (), ["N=5"], "converged", ["steps=20", "rounds=2"], seeds=SEEDS)
+    trials = plan(registry, request)
+    for executor in EXECUTORS:
+        execute(trials, Store(tmp_path / executor), registry, Execution(keep_weights=True, executor=executor))
+    for trial in trials:
+        local, inline = (Store(tmp_path / executor).path(trial) for executor in EXECUTORS)
+        assert Record.from_json(local.read_text()).metrics == Record.from_json(inline.read_text()).metrics
+        assert local.with_suffix(".safetensors").read_bytes() == inline.with_suffix(".safetensors").read_bytes()
+
+
+def test_weights_are_there_before_the_record_that_names_them(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(store, "write_atomically", lambda path, content: written.append(path.suffix))
+    request = Request(["toy"], ["bigram"], (), ["N=5"], "quick", ["steps=3"], seeds=(0,))
+    execute(plan(registry, request), Store(tmp_path), registry, Execution(keep_weights=True, executor="inline"))
+    assert written == [".safetensors", ".json"]
+
+
+def test_inline_leaves_the_process_as_it_was(
+    tmp_path: Path, registry: Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
+    torch.set_num_threads(2)
+    run(tmp_path, registry, executor="inline")
+    assert torch.get_num_threads() == 2
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert capfd.readouterr().out == ""  # what a model prints goes to standard error
+    torch.set_num_threads(threads)
+
+
+def test_a_script_without_a_main_guard_is_not_run_again_by_its_workers(tmp_path: Path, plugin_file: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "from pathlib import Path\n"
+        "from membench.engine.execution import Execution\n"
+        "from membench.execute.driver import execute\n"
+        "from membench.interface.registry import Registry, Selection\n"
+        "from membench.plan.request import Request, plan\n"
+        "from membench.records.store import Store\n"
+        f"registry = Registry(Selection(files=({str(plugin_file)!r},)))\n"
+        "trials = plan(registry, Request(['toy'], ['bigram'], (), ['N=4'], 'quick', ['steps=2'], seeds=(0, 1)))\n"
+        "records = execute(trials, Store(Path('out')), registry, Execution(jobs=2))\n"
+        "print([record.status for record in records])\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout == "once\n['complete', 'complete']\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -81,7 +144,7 @@ def test_a_device_that_is_not_there_is_a_usage_error(tmp_path: Path, registry: R
         pytest.skip("this machine has CUDA")
     request = Request(["toy"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=(0,))
     with pytest.raises(MembenchError, match="device 'cuda' is not there; this machine has: cpu") as caught:
-        execute(plan(registry, request), Store(tmp_path), registry.selection, Execution(device="cuda"))
+        execute(plan(registry, request), Store(tmp_path), registry, Execution(device="cuda"))
     assert caught.value.exit_code == 2
 
 
@@ -103,6 +166,6 @@ def test_progress_and_finished_trials_are_told(tmp_path: Path, registry: Registr
         progress=lambda fraction, text: fractions.append(fraction), finished=lambda t, r: told.append(r.seed)
     )
     request = Request(["toy"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=SEEDS)
-    execute(plan(registry, request), Store(tmp_path), registry.selection, Execution(jobs=1), watcher)
+    execute(plan(registry, request), Store(tmp_path), registry, Execution(jobs=1), watcher)
     assert sorted(told) == list(SEEDS)
     assert fractions[-1] == 1

@@ -1,0 +1,62 @@
+"""Executor: where jobs run. One file here for each kind; all of them know nothing of folders or trials."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Protocol
+
+from membench.engine.execution import Execution
+from membench.execute.job import Job, Result
+from membench.interface.registry import Registry
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One seed of a job has its record."""
+
+    job: Job
+    result: Result
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A probe has its scores; None when it failed."""
+
+    job: Job
+    scores: list[float] | None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Nothing more will come of a job. `reason` counts for the seeds that left no record."""
+
+    job: Job
+    reason: str = ""
+
+
+Message = Measured | Probed | Ended
+Report = Callable[[Job, float, str], None]  # a job, the fraction of it that is done, and a few words
+
+
+class Executor(Protocol):
+    """Runs jobs somewhere, and hands over what they say as it comes."""
+
+    def submit(self, jobs: deque[Job], report: Report) -> Generator[Message, None, None]:
+        """Take jobs from the left until there are none and none is running.
+
+        The caller adds jobs while it reads: what waits for probes. Closing the generator ends all
+        that still runs. A job that dies costs its own trials; a MembenchError stops everything.
+        """
+
+
+def executor_of(execution: Execution, registry: Registry) -> Executor:
+    """The executor that was asked for. Only `inline` can use a registry that holds a class of this process."""
+    if execution.executor == "inline":
+        from membench.execute.inline import Inline
+
+        return Inline(registry)
+    from membench.execute.local import Local
+
+    return Local(execution.workers)

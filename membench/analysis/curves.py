@@ -14,16 +14,12 @@ from membench.analysis.intervals import bootstrap_interval
 from membench.analysis.laws import Fit
 from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
+from membench.measure.metrics import METRICS
 
-CEILINGS = {"accuracy": 1.0, "stream_accuracy": 1.0}  # quantities that cannot be larger
+CEILINGS = {name: metric.ceiling for name, metric in METRICS.items() if metric.ceiling is not None}
 BASELINES = (("zero_head", "last token only", "--"), ("chance", "chance", "-."))
 LABELS = {
-    "accuracy": "accuracy over all facts",
-    "stream_accuracy": "accuracy over the last 100 batches",
-    "associations": "memorised associations",
-    "bits_per_parameter": "memorised bits per parameter",
-    "bits": "memorised bits",
-    "kl": "divergence from the facts (nats)",
+    **{name: metric.label for name, metric in METRICS.items()},
     "parameters": "parameters",
     "without_embeddings": "parameters without embeddings",
     "proven_accuracy": "proven",

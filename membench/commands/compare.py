@@ -8,7 +8,8 @@ import click
 
 from membench.commands.comparison import check_writable, finish, output_options, publish
 from membench.errors import UsageError, unknown
-from membench.regress.compare import METRICS, Sample, Watch, samples
+from membench.measure.metrics import GATED
+from membench.regress.compare import Sample, Watch, samples
 from membench.regress.compare import compare as compare_samples
 
 
@@ -58,9 +59,9 @@ def parse_watch(texts: tuple[str, ...]) -> Watch:
     found: dict[str, float] = {}
     for text in texts:
         name, equals, loss = text.partition("=")
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS, f"there are: {', '.join(METRICS)}")
-        found[name] = _loss(text, loss) if equals else METRICS[name].counts
+        if name not in GATED:
+            raise unknown("metric", name, GATED, f"there are: {', '.join(GATED)}")
+        found[name] = _loss(text, loss) if equals else GATED[name]
     return found
 
 

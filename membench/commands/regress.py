@@ -12,8 +12,9 @@ from membench.commands.comparison import check_writable, finish, output_options,
 from membench.commands.measuring import fail_if_any, make_baseline, measure, suite_options
 from membench.engine.execution import Execution
 from membench.errors import UsageError
+from membench.measure.metrics import GATED
 from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
-from membench.regress.compare import METRICS, Comparisons, Sample, Watch, compare, samples
+from membench.regress.compare import Comparisons, Sample, Watch, compare, samples
 from membench.regress.exact_tests import seeds_needed
 from membench.regress.suite import Plan, Suite, load_suite, plan_suite
 
@@ -87,7 +88,7 @@ def _asked(old: Iterable[Sample], plan: Plan, models: tuple[str, ...]) -> list[S
 
 def _watch(plan: Plan) -> Callable[[Sample], Watch]:
     """What the suite watches; of a point that it no longer has, one metric, so that it is missed once."""
-    missed = {"accuracy": METRICS["accuracy"].counts}
+    missed = {"accuracy": GATED["accuracy"]}
     return lambda sample: plan.watch.get(sample.id, missed)
 
 

@@ -14,7 +14,8 @@ from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import PluginError, UsageError
 from membench.interface.options import options_of
-from membench.plan.budget import COUNTS, Budget, parse_budget
+from membench.measure.size import COUNTS
+from membench.plan.budget import Budget, parse_budget
 from membench.plan.request import Request, plan
 from membench.plan.trial import Trial
 from membench.records import weights

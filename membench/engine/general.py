@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 
 from membench.engine.trainer import EPSILON, Batches, Progress
 from membench.interface.facts import Facts
-from membench.measure.metrics import InvalidOutput, check_logits
+from membench.measure.evaluate import InvalidOutput, check_logits
 
 LOOK_EVERY = 10  # steps between looks at the accuracy when all facts are used: it costs as much as the loss
 LEAST_ROWS = 64  # contexts at once, however large they are

@@ -136,7 +136,7 @@ class _JobRunner:
     def _record(self, outcome: Any, replicas: int, state: dict[str, Any], content: bytes | None) -> Record:
         import torch
 
-        from membench.measure.metrics import evaluate
+        from membench.measure.evaluate import evaluate
         from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
 
         bench, module = self.workbench, outcome.module

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
+from membench.errors import unknown
 from membench.interface.facts import Shape
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+# Ways to count parameters, by the word for it on the command line: the field of `Size` that holds the number.
+COUNTS = {"all": "parameters", "without-embeddings": "without_embeddings"}
+
+
+def counted_by(count: str) -> str:
+    """The field of a size that a way to count stands for. UsageError for a word that is not one."""
+    if count not in COUNTS:
+        raise unknown("way to count", count, COUNTS, f"there are: {', '.join(COUNTS)}")
+    return COUNTS[count]
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,8 @@ def float_type(state: Mapping[str, torch.Tensor]) -> str:
 
 
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:
+    import torch
+
     state = module.state_dict(keep_vars=True)  # the tensors themselves, by which shared ones are known
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
@@ -87,6 +102,8 @@ def _storage_bits(module: nn.Module) -> int:
 
 
 def _same(buffer: torch.Tensor, fresh: torch.Tensor | None, close: bool) -> bool:
+    import torch
+
     if fresh is None or buffer.shape != fresh.shape or buffer.dtype != fresh.dtype:
         return False
     if close and buffer.is_floating_point():
@@ -102,6 +119,8 @@ def _is_embedding(parameter: nn.Parameter, names: Iterable[str], shape: Shape, p
 
 def count_without_gradient(module: nn.Module, tokens: torch.Tensor) -> int:
     """Parameters that receive no gradient at all from the logits of these tokens, asked as they are when measured."""
+    import torch
+
     parameters = [p for p in module.parameters() if p.requires_grad]
     frozen = sum(p.numel() for p in module.parameters() if not p.requires_grad)
     if not parameters:

@@ -12,9 +12,9 @@ from membench.errors import UsageError
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
 from membench.interface.options import options_of
+from membench.measure.size import counted_by, measure_size
 
-COUNTS = ("all", "without-embeddings")
-MOST = 1 << 20  # of an option's value, in a search
+MAX_OPTION_VALUE = 1 << 20  # in a search
 
 
 def parse_budget(text: str) -> int:
@@ -36,6 +36,9 @@ class Budget:
 
     parameters: int
     count: str = "all"
+
+    def __post_init__(self) -> None:
+        counted_by(self.count)  # a word that is not one would count as something
 
     def config(self, architecture: Architecture[Any], shape: Shape) -> Any:
         """The architecture's own choice, or the largest of a small search. Raises DoesNotFit."""
@@ -91,14 +94,13 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
     """Parameters of the model, which is built without memory for its weights."""
     import torch
 
-    from membench.measure.size import measure_size
-
     try:
         with torch.device("meta"):
             size = measure_size(architecture.build(shape, config), shape, architecture.embeddings)
     except Exception as error:  # whatever a plugin may raise
         raise UsageError(f"{architecture.name} cannot be built with {config}: {error}") from None
-    return size.parameters if count == "all" else size.without_embeddings
+    found: int = getattr(size, counted_by(count))
+    return found
 
 
 def _search(budget: Budget, architecture: Architecture[Any], shape: Shape) -> Any:
@@ -123,7 +125,7 @@ def _candidates(budget: Budget, architecture: Architecture[Any], shape: Shape) -
     if defaults is not None:
         yield defaults
     for option in whole:
-        low, high = int(option.minimum or 1), int(min(option.maximum or MOST, MOST))
+        low, high = int(option.minimum or 1), int(min(option.maximum or MAX_OPTION_VALUE, MAX_OPTION_VALUE))
         while low <= high:
             middle = (low + high) // 2
             config = _try(architecture, {option.name: middle})

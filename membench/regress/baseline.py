@@ -10,8 +10,9 @@ from typing import Any
 
 from membench import __version__
 from membench.errors import UsageError
+from membench.measure.metrics import GATED
 from membench.records.files import write_atomically
-from membench.regress.compare import METRICS, SAME_NUMBERS, Sample
+from membench.regress.compare import SAME_NUMBERS, Sample
 from membench.regress.suite import Suite
 
 SCHEMA = 1
@@ -104,9 +105,7 @@ def _sample(point: dict[str, Any]) -> Sample:
     return Sample(
         **{name: str(point[name]) for name in ("id", "architecture", "config", "task", "protocol")},
         seeds=seeds,
-        metrics={
-            name: _column(name, point["metrics"][name], len(seeds)) for name in METRICS if name in point["metrics"]
-        },
+        metrics={name: _column(name, point["metrics"][name], len(seeds)) for name in GATED if name in point["metrics"]},
         facts=tuple(point["facts"]),
         environment={name: point["environment"].get(name) for name in SAME_NUMBERS},
     )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from membench.errors import MembenchError
+from membench.measure.metrics import GATED, METRICS
 from membench.records.record import Record
 from membench.regress.exact_tests import LEVEL, Evidence, holm, rank_test, seeds_needed, sign_flip_test, smallest_rank_p
 
@@ -31,24 +32,6 @@ class CapacityLost(MembenchError):
     exit_code = 1
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A number that can be gated: which way is better, and the smallest loss that counts unless a suite says."""
-
-    name: str
-    sign: int  # 1: more is better
-    counts: float
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("accuracy", 1, 0.01),
-        Metric("stream_accuracy", 1, 0.01),
-        Metric("kl", -1, 0.01),
-        Metric("bits_per_parameter", 1, 0.02),
-    )
-}
 Watch = Mapping[str, float]  # metrics to compare, each with the smallest loss that counts
 
 
@@ -89,7 +72,7 @@ def _sample(group: Sequence[Record]) -> Sample:
         task=f"{first.task['name']} {_words(first.task)}".strip(),
         protocol=f"{first.protocol['name']} {_words(first.protocol)}".strip(),
         seeds=tuple(record.seed for record in group),
-        metrics={name: tuple(_number(record.metrics.get(name)) for record in group) for name in METRICS
+        metrics={name: tuple(_number(record.metrics.get(name)) for record in group) for name in GATED
                  if any(name in record.metrics for record in group)},
         facts=tuple(_short(record.task.get("data_sha256")) for record in group),
         environment=_common([record.environment for record in group]),

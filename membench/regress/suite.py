@@ -12,10 +12,11 @@ from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, UsageError, unknown
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
+from membench.measure.metrics import GATED
 from membench.plan.request import ALL, Request, plan
 from membench.plan.toml_file import Table
 from membench.plan.trial import Trial
-from membench.regress.compare import METRICS, Watch
+from membench.regress.compare import Watch
 
 SUITES = files(__package__) / "suites"
 Options = tuple[str, ...]  # as they would follow -M, -T or -P
@@ -101,9 +102,9 @@ def _texts(options: Mapping[str, str]) -> Options:
 def _watch(table: Table) -> Watch:
     found = table.numbers("watch")
     for name, counts in found.items():
-        if name not in METRICS:
-            listing = f"there are: {', '.join(METRICS)}"
-            raise UsageError(f"{table.where}: watch: {unknown('metric', name, METRICS, listing)}")
+        if name not in GATED:
+            listing = f"there are: {', '.join(GATED)}"
+            raise UsageError(f"{table.where}: watch: {unknown('metric', name, GATED, listing)}")
         if not counts > 0:
             raise UsageError(f"{table.where}: watch.{name}={counts}: the smallest loss that counts is a number above 0")
     if not found:

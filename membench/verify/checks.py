@@ -21,12 +21,12 @@ from membench.interface.declarations import Architecture
 from membench.interface.facts import Facts, Shape, draw_facts
 from membench.interface.options import label
 from membench.interface.registry import Registry
-from membench.measure.metrics import InvalidOutput, evaluate
+from membench.measure.evaluate import InvalidOutput, evaluate
+from membench.measure.metrics import REBUILT
 from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
 from membench.verify.processes import Case, Failed, Unchecked, words
 
-METRICS = ("accuracy", "kl", "associations", "bits", "bits_per_parameter")
 EXACT = 1e-6  # how far numbers may be apart that were computed from the same logits
 # How far logits may be apart, as a part of the largest of them. Where the environment is like the recorded one
 # they may still differ: processors of one name do not all sum as many numbers at once.
@@ -78,7 +78,7 @@ class _Examination:
             self._check_model(facts, first, second)
         except Failed as error:
             raise self._softened(error) from None
-        self.found.notes += [f"{name} is not checked" for name in sorted(self.record.metrics.keys() - set(METRICS))]
+        self.found.notes += [f"{name} is not checked" for name in sorted(self.record.metrics.keys() - set(REBUILT))]
 
     def _check_facts(self, facts: Facts) -> None:
         if facts.sha256() == self.record.task.get("data_sha256"):
@@ -175,7 +175,7 @@ def allowances(
 
 
 def check_metrics(recorded: Mapping[str, Any], found: Mapping[str, Any], allowed: Mapping[str, float]) -> None:
-    for name in METRICS:
+    for name in REBUILT:
         if not near(recorded.get(name), found[name], allowed[name]):
             raise Failed(
                 f"{name} is {_number(found[name])} when the model is rebuilt from its weights, "
@@ -184,7 +184,7 @@ def check_metrics(recorded: Mapping[str, Any], found: Mapping[str, Any], allowed
 
 
 def _check_again(again: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    for name in METRICS:
+    for name in REBUILT:
         if not near(again[name], found[name], EXACT * max(1.0, abs(found[name] or 0.0))):
             raise Failed(
                 f"{name} is {_number(found[name])}, but {_number(again[name])} when other random numbers are drawn "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from membench.engine.workbench import build_model
 from membench.interface.facts import Shape
 from membench.interface.registry import Registry
-from membench.measure.metrics import check_logits
+from membench.measure.evaluate import check_logits
 from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_type, measure_size
 from membench.records import weights
 from membench.verify.processes import Candidate, say, words

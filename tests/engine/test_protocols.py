@@ -15,7 +15,7 @@ from membench.engine.workbench import Workbench
 from membench.errors import UsageError
 from membench.interface.facts import Facts
 from membench.interface.registry import Registry
-from membench.measure.metrics import InvalidOutput, evaluate
+from membench.measure.evaluate import InvalidOutput, evaluate
 
 REGISTRY = Registry()
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from membench.api import Facts, NotApplicable
 from membench.interface.facts import draw_facts
-from membench.measure.metrics import evaluate
+from membench.measure.evaluate import evaluate
 from membench_aot import ARCHITECTURE, AttentionOnlyConfig, construct
 from membench_aot.model import AttentionOnly
 from membench_tasks.bigram import BIGRAM, BigramConfig

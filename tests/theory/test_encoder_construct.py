@@ -11,7 +11,7 @@ import torch
 
 from membench.api import Facts, NotApplicable
 from membench.interface.facts import draw_facts
-from membench.measure.metrics import evaluate
+from membench.measure.evaluate import evaluate
 from membench_sequence_encoder import ARCHITECTURE, SequenceEncoderConfig
 from membench_sequence_encoder.model import SequenceEncoder
 from membench_tasks.bigram import BIGRAM, BigramConfig

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from membench.api import Bound, Facts, NotApplicable, Setting
-from membench.measure.metrics import evaluate
+from membench.measure.evaluate import evaluate
 from membench.theory.counting import accuracy_of
 from membench.theory.evaluate import BoundValue, evaluate_bounds
 from membench.theory.universal import membench_bounds

@@ -20,7 +20,7 @@ from membench.engine.protocols.protocol import Converged
 from membench.engine.trainer import Trainer
 from membench.engine.workbench import Outcome, Workbench
 from membench.interface.facts import Facts
-from membench.measure.metrics import InvalidOutput, Metrics, evaluate
+from membench.measure.evaluate import InvalidOutput, Metrics, evaluate
 
 RATES = (0.003, 0.01, 0.03)
 BETAS = ((0.95, 0.95), (0.9, 0.999))  # attention wants the first pair, MLPs the second

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from membench.interface.facts import Facts
-from membench.measure import metrics
-from membench.measure.metrics import InvalidOutput, check_logits, evaluate
+from membench.measure import evaluate as evaluation
+from membench.measure.evaluate import InvalidOutput, check_logits, evaluate
 
 INPUTS = np.array([[0], [1], [2], [3]])
 UNIFORM = np.full(4, 0.25)

@@ -1,0 +1,89 @@
+"""Ask a model every fact once, with frozen weights: its metrics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from membench.interface.facts import Facts
+from membench.theory.counting import associations_of
+
+CHUNK = 1 << 22  # logits evaluated at once, so that memory does not grow with the number of facts
+
+
+class InvalidOutput(Exception):
+    """A model that answered with something that is not logits; the text says what it was."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a model knows. Bits are counted against a uniform guess: sum over contexts of log2 N - CE/ln 2."""
+
+    accuracy: float  # prior-weighted probability that the answer is right; a tie is wrong
+    kl: float  # KL(facts || model) in nats
+    associations: float  # T0 (accuracy - 1/N) / (1 - 1/N)
+    bits: float
+    bits_per_parameter: float | None
+
+
+def evaluate(module: nn.Module, facts: Facts, parameters: int) -> Metrics:
+    """Ask the model every fact once. Raises InvalidOutput."""
+    hits, losses = _answers(module, facts)
+    prior = torch.from_numpy(facts.prior)
+    accuracy = float(prior @ hits) / float(prior @ torch.ones_like(hits))  # so that all right is exactly 1
+    entropy = float(facts.prior @ facts.entropies())
+    bits = float((math.log2(facts.vocab) - losses / math.log(2)).sum())
+    return Metrics(
+        accuracy=accuracy,
+        kl=float(prior @ losses) - entropy,
+        associations=associations_of(accuracy, facts),
+        bits=bits,
+        bits_per_parameter=bits / parameters if parameters else None,
+    )
+
+
+def _answers(module: nn.Module, facts: Facts) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each context, the probability that the answer is right, and the cross-entropy: float64[T] on the CPU."""
+    device = next((t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu"))
+    inputs, targets = torch.from_numpy(facts.inputs), torch.from_numpy(facts.targets)
+    rows = max(1, CHUNK // facts.vocab)
+    hits: list[torch.Tensor] = []
+    losses: list[torch.Tensor] = []
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode():
+            for tokens, target in zip(inputs.split(rows), targets.split(rows), strict=True):
+                logits = check_logits(module(tokens.to(device)), len(tokens), facts.vocab)
+                hit, loss = _score(logits.cpu().double(), target)
+                hits.append(hit)
+                losses.append(loss)
+    finally:
+        module.train(was_training)
+    return torch.cat(hits), torch.cat(losses)
+
+
+def _score(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    best = logits == logits.amax(dim=1, keepdim=True)  # [rows, N]; several are true when there is a tie
+    log_probability = torch.log_softmax(logits, dim=1)
+    if target.dtype == torch.int64:
+        hit = best.gather(1, target[:, None])[:, 0] & (best.sum(dim=1) == 1)
+        return hit.double(), -log_probability.gather(1, target[:, None])[:, 0]
+    worst = torch.where(best, target, math.inf).amin(dim=1)  # among tied answers, the least likely one counts
+    return worst, -torch.where(target > 0, target * log_probability, 0.0).sum(dim=1)
+
+
+def check_logits(logits: object, rows: int, vocab: int) -> torch.Tensor:
+    """The logits, if that is what they are; InvalidOutput otherwise."""
+    if not isinstance(logits, torch.Tensor):
+        raise InvalidOutput(f"the model returned a {type(logits).__name__}, not a tensor")
+    if logits.shape != (rows, vocab):
+        raise InvalidOutput(f"the model returned logits of shape {list(logits.shape)}, not [{rows}, {vocab}]")
+    if not logits.is_floating_point():
+        raise InvalidOutput(f"the model returned {logits.dtype}, not floating-point logits")
+    if not torch.isfinite(logits).all():
+        raise InvalidOutput("the model returned NaN or infinite logits")
+    return logits

@@ -70,7 +70,7 @@ def test_zero_probability_targets_do_not_spoil_the_divergence() -> None:
 def test_many_facts_are_asked_in_chunks_with_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = Facts(INPUTS, np.array([0, 1, 2, 3]), UNIFORM, 4)
     whole = evaluate(Table(LOGITS), facts, 16)
-    monkeypatch.setattr(metrics, "CHUNK", 4)
+    monkeypatch.setattr(evaluation, "CHUNK", 4)
     assert evaluate(Table(LOGITS), facts, 16) == whole
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 from membench import __version__
 from membench.interface.registry import Registry
 from membench.records.record import Record
-from membench_leaderboard.frame import Entry, entries, to_frame
+from membench.records.store import Entry
+from membench_leaderboard.frame import entries, to_frame
 from membench_leaderboard.rerun import rerun_command
 from membench_leaderboard.rows import sorted_by, summarise
 from membench_leaderboard.scores import standings

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from membench.records.record import Record
-from membench_leaderboard.frame import Entry, to_frame
+from membench.records.store import Entry
+from membench_leaderboard.frame import to_frame
 from membench_leaderboard.markdown import heading, models_table, safe, scores_table
 from membench_leaderboard.rows import sorted_by, summarise
 from membench_leaderboard.scores import standings

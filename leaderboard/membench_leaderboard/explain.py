@@ -13,8 +13,8 @@ from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.records.record import Record
+from membench.records.store import Entry
 from membench_leaderboard.board import rerun_commands
-from membench_leaderboard.frame import Entry
 from membench_leaderboard.rows import sorted_by
 from membench_leaderboard.scores import Piece, pieces, standings
 from membench_leaderboard.table import is_ranked, origin, plain, protocol_words, ranked_tables, title, verification

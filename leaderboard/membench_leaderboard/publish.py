@@ -14,8 +14,8 @@ import click
 from membench.errors import MembenchError, UsageError
 from membench.interface.registry import NAME
 from membench.records.files import write_atomically
+from membench.records.store import Entry
 from membench_leaderboard.document import leaderboard_document
-from membench_leaderboard.frame import Entry
 from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries
 from membench_leaderboard.published.compact import compact
 from membench_leaderboard.sources import read_entries

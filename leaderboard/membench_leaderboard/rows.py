@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from membench.analysis.intervals import DECIMALS, Numbers, intervals
-from membench_leaderboard.frame import METRICS, RATIOS, SIZES
+from membench.measure.metrics import METRICS
+from membench_leaderboard.frame import RATIOS, SIZES
 
 # Only like is compared with like.
 TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config"]
@@ -30,6 +31,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     seeds = np.bincount(number)
     rows = grouped[MEANS].mean().reset_index()
     rows["seeds"] = seeds
+    rows["kind"] = grouped["kind"].first().to_numpy()
     rows["lower_bound_name"] = grouped["lower_bound_name"].first().to_numpy()
     rows["membench"] = [", ".join(sorted(set(some))) for some in _split(frame["membench"], order, seeds)]
     rows["verified"] = [all(some) for some in _split(frame["verified"], order, seeds)]
@@ -44,8 +46,8 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _distributions(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Rows whose facts are distributions: the best possible accuracy is below 1."""
-    return rows["bayes"] < 1 - 1e-9
+    """Rows whose facts are distributions."""
+    return rows["kind"] == "distribution"
 
 
 def _split(column: pd.Series[Any], order: NDArray[np.intp], seeds: NDArray[np.intp]) -> list[Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from membench.interface.registry import Registry
-    from membench_leaderboard.frame import Entry
+    from membench.records.store import Entry
 
 FIRST = "make some with: membench run --model aot --task bigram, and show them with: membench leaderboard results"
 COUNTS = {"all": "all", "without-embeddings": "without_embeddings"}

@@ -72,8 +72,8 @@ def verify(
     repeats = _train_again(verdicts, registry, salt, Execution(jobs=jobs), timeout) if retrain else []
     _show(verdicts, repeats, salt, as_json)
     doubtful = {one.id for one in repeats if one.outcome == FAILED}
-    true = [one for one in verdicts if one.outcome == VERIFIED and one.record and one.record.id not in doubtful]
-    write_marks(folder, {one.path: one.content for one in true})
+    verified = [one.entry for one in verdicts if one.entry and one.outcome == VERIFIED]
+    write_marks(folder, [entry for entry in verified if entry.record.id not in doubtful])
     if doubtful or any(one.outcome == FAILED for one in verdicts):
         sys.exit(1)
 

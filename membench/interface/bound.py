@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from membench.errors import NotApplicable
 from membench.interface.facts import Facts, Shape
+from membench.interface.origin import UNKNOWN, Origin
 
 # associations: contexts of these facts that are answered right.  capacity: the most contexts for which every
 # labelling can be memorised, whatever the facts at hand.  kl: divergence in nats.
@@ -61,6 +62,7 @@ class Bound:
     expected: bool = False  # holds on average over independent, uniformly random labels, not for each labelling
     expensive: bool = False  # takes longer than a few milliseconds
     restricted_to: str | None = None  # the models or the sense that it is limited to, None: all of the architecture
+    origin: Origin = UNKNOWN  # set by the registry
 
     @property
     def claim(self) -> Claim:

@@ -75,9 +75,10 @@ def test_the_front_is_what_nothing_as_small_beats() -> None:
 
 
 def distribution(name: str, kl: float, accuracy: float) -> object:
-    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
+    task = {**make_record().task, "kind": "distribution"}
     architecture = {"name": name, "config": {}, "label": ""}
-    return make_record(id=name, architecture=architecture, bounds=bayes, metrics={"accuracy": accuracy, "kl": kl})
+    metrics = {"accuracy": accuracy, "kl": kl}
+    return make_record(id=name, architecture=architecture, task=task, bounds=[], metrics=metrics)
 
 
 def test_facts_that_are_distributions_are_ranked_by_divergence() -> None:
@@ -110,9 +111,8 @@ def test_published_rows_stay_apart_from_yours() -> None:
 
 
 def test_the_load_is_what_the_facts_take_for_each_parameter() -> None:
-    support = {"name": "support", "quantity": "associations", "direction": "upper", "value": 256.0}
-    chance = {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 1 / 16}
-    (row,) = summarise(to_frame([make_record(bounds=[support, chance])])).to_dict("records")
+    task = {**make_record().task, "contexts": 256, "answers": 16}
+    (row,) = summarise(to_frame([make_record(task=task)])).to_dict("records")
     assert row["load"] == pytest.approx(256 * 4 / 100)
 
 

@@ -93,8 +93,7 @@ def test_a_wide_terminal_shows_where_each_row_is_from() -> None:
 
 
 def test_distributions_show_divergence_first_and_say_so() -> None:
-    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
-    found = rows(sized("a", 2000, 0.25, bounds=bayes))
+    found = rows(sized("a", 2000, 0.25, task={**make_record().task, "kind": "distribution"}))
     assert "sorted by KL, lower is better" in " ".join(shown(found).split())
     assert "0.7500" in shown(found)
     words = " ".join(shown(found, make=score_boards).split())

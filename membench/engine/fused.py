@@ -93,15 +93,23 @@ class FusedTrainer:
         self._moments = [(aligned(layout.size, np.float32), aligned(layout.size, np.float32)) for _ in modules]
         self._taken = [0] * len(modules)
 
-    def advance(self, rates: NDArray[np.float32], batches: Batches | None = None) -> Progress:
+    def advance(
+        self,
+        rates: NDArray[np.float32],
+        batches: Batches | None = None,
+        slack: NDArray[np.float32] | None = None,
+        finishes: bool = False,
+    ) -> Progress:
         """Take the steps; see Trainer."""
         seen = Progress(np.full(rates.shape, np.nan, np.float32), np.full(rates.shape, np.nan, np.float32))
         for replica in np.flatnonzero(rates.any(axis=1)).tolist():
-            run = self._run(replica, rates[replica], batches)
+            own = None if slack is None else slack[replica]
+            run = self._run(replica, rates[replica], batches, own, finishes)
             first, second = self._moments[replica]
-            self._call("advance", replica, run, self._weights[replica], first, second)
-            self._taken[replica] += len(run.loss)
-            seen.loss[replica], seen.accuracy[replica] = run.loss, run.accuracy
+            taken = self._call("advance", replica, run, self._weights[replica], first, second)
+            self._taken[replica] += taken
+            seen.loss[replica, : taken + 1] = run.loss[: taken + 1]
+            seen.accuracy[replica, : taken + 1] = run.accuracy[: taken + 1]
         return seen
 
     def gradient(self, replica: int, batches: Batches | None = None) -> dict[str, Tensor]:
@@ -114,16 +122,25 @@ class FusedTrainer:
         """The weights as they stand; see Trainer."""
         return self._layout.unpack(self._weights[replica])
 
-    def _run(self, replica: int, rates: NDArray[np.float32], batches: Batches | None) -> _Work:
+    def _run(
+        self,
+        replica: int,
+        rates: NDArray[np.float32],
+        batches: Batches | None,
+        slack: NDArray[np.float32] | None = None,
+        finishes: bool = False,
+    ) -> _Work:
         drawn = None if batches is None else (batches.contexts[replica], batches.labels[replica])
         if drawn is not None:
             _check_range("contexts", drawn[0], len(self._facts[replica].inputs))
             _check_range("labels", drawn[1], self._facts[replica].vocab)
-        return _Work(rates, self._betas[replica], self._taken[replica], self._block, drawn)
+        return _Work(rates, self._betas[replica], self._taken[replica], self._block, drawn, slack, finishes)
 
-    def _call(self, name: str, replica: int, run: _Work, *arrays: NDArray[np.float32]) -> None:
+    def _call(self, name: str, replica: int, run: _Work, *arrays: NDArray[np.float32]) -> int:
         structures = (self._shape, self._facts[replica].structure, run.structure)
-        getattr(self._library, name)(*map(ctypes.byref, structures), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+        function = getattr(self._library, name)
+        function.restype = ctypes.c_int64
+        return int(function(*map(ctypes.byref, structures), *(ctypes.c_void_p(a.ctypes.data) for a in arrays)))
 
 
 class _Facts(ctypes.Structure):
@@ -152,6 +169,8 @@ class _Run(ctypes.Structure):
         ("labels", ctypes.c_void_p),
         ("loss", ctypes.c_void_p),
         ("accuracy", ctypes.c_void_p),
+        ("slack", ctypes.c_void_p),
+        ("finishes", ctypes.c_int32),
     )
 
 
@@ -165,6 +184,8 @@ class _Work:
         taken: int,
         block: int,
         drawn: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        slack: NDArray[np.float32] | None,
+        finishes: bool,
     ) -> None:
         self.rates = np.ascontiguousarray(rates, np.float32)
         self.loss, self.accuracy = np.empty_like(self.rates), np.empty_like(self.rates)
@@ -180,7 +201,11 @@ class _Work:
             rates=self.rates.ctypes.data,
             loss=self.loss.ctypes.data,
             accuracy=self.accuracy.ctypes.data,
+            finishes=finishes,
         )
+        if slack is not None:
+            self.slack = np.ascontiguousarray(slack, np.float32)
+            self.structure.slack = self.slack.ctypes.data
         if drawn:
             self.structure.contexts, self.structure.labels = (one.ctypes.data for one in self.drawn)
 

@@ -20,6 +20,7 @@ LEAST_ROWS = 64  # contexts at once, however large they are
 # A guess and not a clock, so that the decision to compile, which changes last digits, is the same in every run.
 EAGER_BYTES_PER_SECOND = 5e8  # activations that steps get through without compiling, roughly
 COMPILE_PAYS = 300.0  # seconds of such work
+ALL_RIGHT = 1 - 1e-6  # an accuracy that can be nothing else, whatever the rounding of its sum
 CHUNK_BYTES = 256 << 20  # activations kept for one backward pass; more contexts than fit are accumulated exactly
 
 
@@ -53,12 +54,19 @@ class GeneralTrainer:
             if compiling == "on" or (compiling == "auto" and lane.estimate(planned) > COMPILE_PAYS):
                 lane.compile()
 
-    def advance(self, rates: NDArray[np.float32], batches: Batches | None = None) -> Progress:
+    def advance(
+        self,
+        rates: NDArray[np.float32],
+        batches: Batches | None = None,
+        slack: NDArray[np.float32] | None = None,
+        finishes: bool = False,
+    ) -> Progress:
         seen = np.full((2, *rates.shape), np.nan, dtype=np.float32)
         for rows, lane in self._lanes:
             if rates[rows].any():
                 chosen = None if batches is None else Batches(batches.contexts[rows], batches.labels[rows])
-                seen[:, rows] = lane.advance(torch.from_numpy(rates[rows]), chosen)
+                own = None if slack is None else torch.from_numpy(slack[rows])
+                seen[:, rows] = lane.advance(torch.from_numpy(rates[rows]), chosen, own, finishes)
         return Progress(loss=seen[0], accuracy=seen[1])
 
     def state(self, replica: int) -> dict[str, torch.Tensor]:
@@ -112,6 +120,7 @@ class _Lane:
         self.betas = torch.from_numpy(betas).to(self.device, self.weights.dtype)  # [R, 2]
         self.steps = 0
         self.compiled: Callable[..., Any] | None = None
+        self.slack: torch.Tensor | None = None  # of the loss at this step, [R, 1]
         self._load(facts)
 
     def _constants(self, module: nn.Module) -> dict[str, torch.Tensor]:
@@ -158,17 +167,25 @@ class _Lane:
         check_logits(logits[0], sample.shape[1], self.vocab)  # before it trains on anything else
         return max(kept / sample.shape[1], 1.0)
 
-    def advance(self, rates: torch.Tensor, batches: Batches | None) -> NDArray[np.float32]:
+    def advance(
+        self, rates: torch.Tensor, batches: Batches | None, slack: torch.Tensor | None, finishes: bool
+    ) -> NDArray[np.float32]:
         steps = rates.shape[1]
-        rates = rates.to(self.device, self.weights.dtype)
+        rates = rates.to(self.device, self.weights.dtype, copy=True)
+        slack = None if slack is None else slack.to(self.device, self.weights.dtype)
         seen = torch.full((2, self.count, steps), torch.nan, device=self.device, dtype=self.weights.dtype)
         for step in range(steps):
+            self.slack = None if slack is None else slack[:, step, None]
             if batches is None:
                 gradient, seen[0, :, step], hits = self._exact(look=step % LOOK_EVERY == 0 or step == steps - 1)
             else:
                 gradient, seen[0, :, step], hits = self._sampled(batches, step)
             if hits is not None:
                 seen[1, :, step] = hits
+                if finishes:
+                    rates[hits >= ALL_RIGHT, step:] = 0  # what was seen to be right is kept as it is
+                    if not rates[:, step:].any():
+                        break
             self._adam(gradient, rates[:, step, None])
         result: NDArray[np.float32] = seen.float().cpu().numpy()
         return result
@@ -198,25 +215,30 @@ class _Lane:
         """Gradient [R, P], loss [R] and, when looked at, accuracy [R], with each context weighted by its share."""
         if self.compiled is not None:
             try:
-                gradient, (loss, hits) = self.compiled(self.weights.detach(), tokens, targets, share)
+                gradient, (loss, hits) = self.compiled(self.weights.detach(), tokens, targets, share, self.slack)
                 self.note("compiled")
                 return gradient, loss, hits
             except Exception as error:
                 self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
                 self.compiled = None
         logits = self._logits(self.weights, tokens)
-        loss = (share * cross_entropy(logits, targets)).sum(dim=1)
+        loss = (share * bounded(cross_entropy(logits, targets), self.slack)).sum(dim=1)
         (gradient,) = torch.autograd.grad(loss.sum(), self.weights)
         return gradient, loss.detach(), (share * hit_rate(logits.detach(), targets)).sum(dim=1) if look else None
 
     def _pure_gradient(
-        self, weights: torch.Tensor, tokens: torch.Tensor, targets: torch.Tensor, share: torch.Tensor
+        self,
+        weights: torch.Tensor,
+        tokens: torch.Tensor,
+        targets: torch.Tensor,
+        share: torch.Tensor,
+        slack: torch.Tensor | None,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
         """The same as a function without effects, which is what torch.compile takes."""
 
         def total(weights: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
             logits = self._logits(weights, tokens)
-            loss = (share * cross_entropy(logits, targets)).sum(dim=1)
+            loss = (share * bounded(cross_entropy(logits, targets), slack)).sum(dim=1)
             return loss.sum(), (loss, (share * hit_rate(logits, targets)).sum(dim=1))
 
         gradient: tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = grad(total, has_aux=True)(weights)
@@ -265,6 +287,11 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
     flat = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return flat.view(targets.shape)
+
+
+def bounded(losses: torch.Tensor, slack: torch.Tensor | None) -> torch.Tensor:
+    """-log(p + slack) for losses -log p: at most -log slack, so that what is hopeless is given up."""
+    return losses if slack is None else -torch.logaddexp(-losses, slack.log())
 
 
 def hit_rate(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -223,7 +223,10 @@ struct Block {
 
 // Sums over contexts, by weight. The weights are summed too: all right is then exactly 1.
 struct Score {
+    float slack = 0.0f;  // the loss of a label is -log(p + slack): what is hopeless is given up for what can be held
     double loss = 0.0, right = 0.0, all = 0.0;
+
+    bool all_right() const { return right == all; }
 };
 
 // From the last residual stream to the loss, and back.
@@ -271,7 +274,9 @@ class Readout {
             sum += logit;
         }
         for (int lane = 0; lane < LANES; ++lane) column[labels[lane] * row + lane] -= sum[lane];
-        lanes(factors_ + first) = weight / sum;
+        const Lanes likely = exponential(wanted - best);  // p of the label, times the sum
+        const Lanes held = likely / (likely + score.slack * sum);  // 1 without slack
+        lanes(factors_ + first) = weight * held / sum;
         score.loss += total(weight * (best + logarithm(sum) - wanted));
         score.right += total(where((wanted == best) & (ties == 1), weight));
         score.all += total(weight);
@@ -342,6 +347,8 @@ struct Run {
     const Index* labels;    // [steps, batch]
     float* loss;            // [steps]
     float* accuracy;        // [steps]
+    const float* slack;     // [steps], or null for none
+    std::int32_t finishes;  // a step that finds everything right takes no update, and is the last
 };
 
 // The rule of torch.optim.Adam.
@@ -411,8 +418,9 @@ class Trainer {
           model_(shape, facts, run),
           batch_(shape.vocab, shape.length, run.contexts ? run.batch : 0) {}
 
-    void gradient(Index step, const float* weights, float* gradient) {
+    Score gradient(Index step, const float* weights, float* gradient) {
         Score score;
+        if (run_.slack) score.slack = run_.slack[step];
         std::fill_n(gradient, model_.size(), 0.0f);
         model_.begin(weights, gradient);
         if (run_.contexts) {
@@ -425,14 +433,18 @@ class Trainer {
         model_.finish();
         run_.loss[step] = float(score.loss);
         run_.accuracy[step] = float(score.right / score.all);
+        return score;
     }
 
-    void advance(float* weights, float* first, float* second) {
+    // The number of steps taken.
+    Index advance(float* weights, float* first, float* second) {
         Buffer slopes(model_.size());
         for (Index step = 0; step < run_.steps; ++step) {
-            gradient(step, weights, slopes);
+            const Score score = gradient(step, weights, slopes);
+            if (run_.finishes && score.all_right()) return step;
             adam(model_.size(), weights, slopes, first, second, run_, step);
         }
+        return run_.steps;
     }
 
   private:
@@ -446,9 +458,9 @@ class Trainer {
 
 // What Python calls.
 #define MEMBENCH_KERNEL(Model, Shape)                                                                    \
-    extern "C" void advance(const Shape* shape, const membench::Facts* facts, const membench::Run* run,  \
+    extern "C" membench::Index advance(const Shape* shape, const membench::Facts* facts, const membench::Run* run,  \
                             float* weights, float* first, float* second) {                               \
-        membench::Trainer<Model, Shape>(*shape, *facts, *run).advance(weights, first, second);           \
+        return membench::Trainer<Model, Shape>(*shape, *facts, *run).advance(weights, first, second);    \
     }                                                                                                    \
     extern "C" void gradient(const Shape* shape, const membench::Facts* facts, const membench::Run* run, \
                              const float* weights, float* out) {                                         \

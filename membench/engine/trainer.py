@@ -37,11 +37,20 @@ class Progress:
 class Trainer(Protocol):
     """Replicas of one model, advanced together by Adam."""
 
-    def advance(self, rates: NDArray[np.float32], batches: Batches | None = None) -> Progress:
+    def advance(
+        self,
+        rates: NDArray[np.float32],
+        batches: Batches | None = None,
+        slack: NDArray[np.float32] | None = None,
+        finishes: bool = False,
+    ) -> Progress:
         """Take `rates.shape[1]` Adam steps with the learning rates float32[R, steps].
 
         Without batches each step uses the exact gradient over all facts, weighted by their prior.
         A replica whose rates are all zero is left alone and costs nothing; its progress is NaN.
+        With `slack`, float32[R, steps], the loss of a label is -log(p + slack) instead of -log p. A
+        replica that `finishes` takes no update once it is seen to answer everything right: its
+        weights are those that were seen, and its progress is NaN from the next step on.
         """
         ...
 

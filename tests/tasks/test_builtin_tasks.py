@@ -85,12 +85,18 @@ def test_a_subset_of_contexts_is_in_lexicographic_order(task: Task[Any]) -> None
 @pytest.mark.parametrize(
     ("name", "options", "digest"),
     [
+        ("bigram", {}, "e12e94ad0b5939a5"),
         ("bigram", {"N": 10}, "adf5fc04902352a3"),
         ("bigram", {"N": 10, "T0": 60}, "7be0e8dd23f5dad3"),
+        ("ngram", {}, "de518993fef21664"),
+        ("ngram", {"N": 5, "S": 1}, "93358b189a012cb2"),
         ("ngram", {"N": 1000, "S": 10, "T0": 60}, "2fa28c9bb1577f74"),
+        ("low-entropy", {}, "0e3344861d6b7a28"),
         ("low-entropy", {"N": 10, "p": 0.25}, "72d28489cb6b6519"),
         ("low-entropy", {"N": 10, "p": 0.25, "noise": "concentrated"}, "05198baf509c9f2d"),
+        ("geometric", {}, "77047811e3458afe"),
         ("geometric", {"N": 10, "alpha": 0.5}, "fa3de2e533666d5c"),
+        ("geometric", {"N": 8, "S": 3, "T0": 40, "nb": 3}, "d51086d8af7e92cf"),
     ],
 )
 def test_version_1_gives_these_facts(name: str, options: dict[str, Any], digest: str) -> None:

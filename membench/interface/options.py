@@ -29,9 +29,10 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: Sequence[str] = (),
+    later: bool = False,
 ) -> Any:
     """A field of a config dataclass. A default of None means that `__post_init__` works the value out."""
-    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "choices": tuple(choices)}
+    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "choices": tuple(choices), "later": later}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -84,6 +84,7 @@ class FusedTrainer:
         block: int = 128,
         by_pairs: bool = False,
     ) -> None:
+        require_same_structures(library, (type(shape), _Facts, _Run))
         self._library, self._shape, self._layout, self._block = library, shape, layout, block
         distinct = {id(one): one for one in facts}  # a seed that is tried at many rates is there many times
         prepared = {key: _prepare(one, block, by_pairs) for key, one in distinct.items()}
@@ -246,6 +247,23 @@ def require_plain(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> None:
                 )
             if not value.requires_grad:
                 raise NotApplicable(f"the kernel trains every parameter, and {name} is frozen")
+
+
+def require_same_structures(library: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> None:
+    """Raise NotApplicable unless the kernel's structures are as large as ours: it would read what is not there."""
+    sizes = (ctypes.c_int64 * len(structures))()
+    try:
+        library.structure_sizes(ctypes.byref(sizes))
+    except AttributeError:
+        raise NotApplicable(
+            "the kernel does not tell the sizes of its structures; end it with MEMBENCH_KERNEL"
+        ) from None
+    for structure, theirs in zip(structures, sizes, strict=True):
+        if ctypes.sizeof(structure) != theirs:
+            raise NotApplicable(
+                f"{structure.__name__.lstrip('_')} has {ctypes.sizeof(structure)} bytes in Python and {theirs} in the "
+                "kernel; the fields of both must agree"
+            )
 
 
 def _check_range(what: str, values: NDArray[np.int64], end: int) -> None:

@@ -444,8 +444,12 @@ class Trainer {
 
 }  // namespace membench
 
-// What Python calls.
+// What Python calls. `structure_sizes` comes first: a structure that Python lays out otherwise would be misread.
 #define MEMBENCH_KERNEL(Model, Shape)                                                                    \
+    extern "C" void structure_sizes(membench::Index* out) {                                              \
+        const std::size_t sizes[] = {sizeof(Shape), sizeof(membench::Facts), sizeof(membench::Run)};     \
+        std::copy_n(sizes, 3, out);                                                                      \
+    }                                                                                                    \
     extern "C" void advance(const Shape* shape, const membench::Facts* facts, const membench::Run* run,  \
                             float* weights, float* first, float* second) {                               \
         membench::Trainer<Model, Shape>(*shape, *facts, *run).advance(weights, first, second);           \

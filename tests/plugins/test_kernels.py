@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from membench.api import Architecture, Shape
+from membench.engine import fused
 from membench.engine.compiler import library
 from membench.engine.fused import FusedTrainer, aligned
 from membench.engine.general import GeneralTrainer
@@ -437,6 +438,33 @@ def test_without_a_compiler_there_is_no_kernel(case: Case, tmp_path: Path, monke
     monkeypatch.setenv("CXX", "/nonexistent")
     with pytest.raises(NotApplicable, match="no C\\+\\+ compiler found"):
         case.trainer(case.model(), facts=case.facts(dense=False))
+
+
+class Other(ctypes.Structure):
+    """A structure with fewer fields than any of a kernel."""
+
+    _fields_ = (("vocab", ctypes.c_int64), ("length", ctypes.c_int64), ("answers", ctypes.c_int64))
+
+
+@pytest.mark.parametrize("case", [SMALL[0], SMALL[2]], ids=str)
+def test_a_structure_that_the_kernel_would_misread_is_refused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, trainer = case.facts(dense=False), case.trainer(case.model(), facts=case.facts(dense=False))
+    arguments = trainer._layout, [case.model()], [facts], BETAS
+    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and \d+ in the kernel"):
+        FusedTrainer(trainer._library, Other(*case.shape), *arguments)
+    monkeypatch.setattr(fused, "_Run", Other)
+    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and 88 in the kernel"):
+        FusedTrainer(trainer._library, trainer._shape, *arguments)
+
+
+def test_a_library_that_does_not_tell_its_structures_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMBENCH_CACHE", str(tmp_path))
+    source = tmp_path / "plain.cpp"
+    source.write_text('extern "C" void advance() {}\n')
+    with pytest.raises(NotApplicable, match="does not tell the sizes of its structures"):
+        fused.require_same_structures(library(source), [Other])
 
 
 FUNCTIONS = """

@@ -232,8 +232,8 @@ def _facts(facts: Facts) -> dict[str, Any]:
     return {
         "kind": "association" if facts.is_association else "distribution",
         "contexts": len(facts),
-        "vocab": facts.shape.vocab,
-        "answers": getattr(facts, "answers", facts.vocab),
+        "vocab": facts.vocab,
+        "answers": facts.answers,
         "length": facts.shape.length,
         "data_sha256": facts.sha256(),
     }

@@ -112,9 +112,9 @@ def _same(buffer: torch.Tensor, fresh: torch.Tensor | None, close: bool) -> bool
 
 
 def _is_embedding(parameter: nn.Parameter, names: Iterable[str], shape: Shape, prefixes: Iterable[str]) -> bool:
-    """A declared embedding counts as one only if it is what the word says: one row per token or position."""
+    """A declared embedding counts as one only if it is what the word says: one row per token, position or answer."""
     declared = any(name == prefix or name.startswith(prefix + ".") for name in names for prefix in prefixes)
-    return declared and parameter.dim() == 2 and parameter.shape[0] in (shape.vocab, shape.length)
+    return declared and parameter.dim() == 2 and parameter.shape[0] in shape
 
 
 def count_without_gradient(module: nn.Module, tokens: torch.Tensor) -> int:

@@ -74,8 +74,8 @@ def _idle(bound: Bound, value: float, facts: Facts) -> str:
         return f"{value:.4g} is more than the {trivial:.4g} of zero logits"
     if key == ("kl", "lower") and value <= 0:
         return "no divergence is negative"
-    if key == ("accuracy", "lower") and value <= 1 / facts.vocab:
-        return f"{value:.4g} is no more than a guess, 1/N = {1 / facts.vocab:.4g}"
+    if key == ("accuracy", "lower") and value <= 1 / facts.answers:
+        return f"{value:.4g} is no more than a guess, 1/A = {1 / facts.answers:.4g}"
     if key == ("accuracy", "upper") and value > (best := facts.bayes_accuracy()) + 1e-9:
         return f"{value:.4g} is more than the {best:.4g} of the best possible model"
     if key == ("associations", "upper") and value > len(facts):
@@ -88,4 +88,4 @@ def _idle(bound: Bound, value: float, facts: Facts) -> str:
 
 
 def _divergence_of_zero_logits(facts: Facts) -> float:
-    return math.log(facts.vocab) - float(facts.prior @ facts.entropies())
+    return math.log(facts.answers) - float(facts.prior @ facts.entropies())

@@ -30,23 +30,23 @@ def expected_zero_head(facts: Facts) -> float:
     sizes, times = np.unique(counts[counts > 0], return_counts=True)
     if sizes.max() > _TABULATED:
         raise NotApplicable(f"{sizes.max()} contexts share a last token, more than the {_TABULATED} worked out")
-    most = sum(int(k) * expected_majority(int(n), facts.vocab) for n, k in zip(sizes, times, strict=True))
+    most = sum(int(k) * expected_majority(int(n), facts.answers) for n, k in zip(sizes, times, strict=True))
     return most / len(facts)
 
 
 @functools.lru_cache(maxsize=4096)
-def expected_majority(draws: int, N: int) -> float:
-    """The mean of the largest count when `draws` labels are drawn uniformly among N: E max Multinomial(draws, 1/N).
+def expected_majority(draws: int, A: int) -> float:
+    """The mean of the largest count when `draws` labels are drawn uniformly among A: E max Multinomial(draws, 1/A).
 
-    P(max <= m) is the coefficient of x^draws in (sum_{j<=m} x^j / j!)^N, times draws! / N^draws; with Poisson
+    P(max <= m) is the coefficient of x^draws in (sum_{j<=m} x^j / j!)^A, times draws! / A^draws; with Poisson
     weights instead of 1/j! every number stays between 0 and 1.
     """
-    mean = draws / N
+    mean = draws / A
     weights = _poisson(mean, draws)
     certain = _poisson(float(draws), draws)[-1]
     total = 0.0
     for most in range(draws):
-        within = min(1.0, _power_coefficient(weights[: most + 1], N, draws) / certain)  # P(max <= most)
+        within = min(1.0, _power_coefficient(weights[: most + 1], A, draws) / certain)  # P(max <= most)
         total += 1 - within
         if 1 - within < 1e-13 and most > mean:
             break
@@ -79,19 +79,19 @@ def _parameters(setting: Setting) -> int:
 def _information(setting: Setting) -> float:
     require_uniform_labels(setting.facts)
     stored = setting.bits * _parameters(setting)
-    needed = len(setting.facts) * math.log2(setting.shape.vocab)
+    needed = len(setting.facts) * math.log2(setting.shape.answers)
     if stored >= needed:
         raise Vacuous(f"{stored} stored bits hold the {needed:.0f} bits of all labels")
-    return most_accurate(stored, len(setting.facts), setting.shape.vocab)
+    return most_accurate(stored, len(setting.facts), setting.shape.answers)
 
 
 def _information_capacity(setting: Setting) -> float:
-    return setting.bits * _parameters(setting) / math.log2(setting.shape.vocab)
+    return setting.bits * _parameters(setting) / math.log2(setting.shape.answers)
 
 
 def _required_bits(setting: Setting) -> float:
     require_uniform_labels(setting.facts)
-    return len(setting.facts) * math.log2(setting.shape.vocab) / _parameters(setting)
+    return len(setting.facts) * math.log2(setting.shape.answers) / _parameters(setting)
 
 
 def _expected_zero_head(setting: Setting) -> float:
@@ -100,6 +100,7 @@ def _expected_zero_head(setting: Setting) -> float:
 
 
 def _kim(setting: Setting) -> float:
+    """N is the dimension of one-hot tokens; the answer is a single number there, whatever A is."""
     T0 = len(setting.facts)
     return setting.shape.length + setting.shape.vocab + math.sqrt(T0 * math.log(T0))
 
@@ -112,14 +113,14 @@ def _baselines() -> list[Bound]:
     return [
         Bound(
             name="chance",
-            summary="A guess among the N tokens.",
-            formula="1/N",
-            latex=r"1/N",
+            summary="A guess among the A answers.",
+            formula="1/A",
+            latex=r"1/A",
             inputs=("N",),
             quantity="accuracy",
             direction="baseline",
             reference="definition",
-            value=lambda setting: 1 / setting.shape.vocab,
+            value=lambda setting: 1 / setting.shape.answers,
         ),
         Bound(
             name="constant",
@@ -146,8 +147,8 @@ def _baselines() -> list[Bound]:
         Bound(
             name="zero-head-expected",
             summary="The same on average over random labels: what a curve over many tables starts from.",
-            formula="sum_q E[max Multinomial(n_q, 1/N)] / T0 with n_q contexts ending in q",
-            latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/N)\right]",
+            formula="sum_q E[max Multinomial(n_q, 1/A)] / T0 with n_q contexts ending in q",
+            latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/A)\right]",
             inputs=("N", "support"),
             quantity="accuracy",
             direction="baseline",
@@ -194,8 +195,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="information",
             summary="The accuracy that the bits of all parameters can pay for.",
-            formula="a with T0 (log2 N - h2(a) - (1-a) log2(N-1)) = b P",
-            latex=r"T_0\left(\log_2N-h_2(a)-(1-a)\log_2(N-1)\right)\le bP",
+            formula="a with T0 (log2 A - h2(a) - (1-a) log2(A-1)) = b P",
+            latex=r"T_0\left(\log_2A-h_2(a)-(1-a)\log_2(A-1)\right)\le bP",
             inputs=("N", "T0", "P", "bits"),
             quantity="accuracy",
             direction="upper",
@@ -206,8 +207,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="information-capacity",
             summary="The most contexts whose every labelling the bits of all parameters can tell apart.",
-            formula="b P / log2 N",
-            latex=r"bP/\log_2N",
+            formula="b P / log2 A",
+            latex=r"bP/\log_2A",
             inputs=("N", "P", "bits"),
             quantity="capacity",
             direction="upper",
@@ -217,8 +218,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="required-bits",
             summary="Bits that each parameter must hold if all facts are memorised.",
-            formula="T0 log2 N / P",
-            latex=r"T_0\log_2N/P",
+            formula="T0 log2 A / P",
+            latex=r"T_0\log_2A/P",
             inputs=("N", "T0", "P"),
             quantity="bits_per_parameter",
             direction="lower",

@@ -123,7 +123,7 @@ class Correspondent(nn.Module):
 
     def __init__(self, connection: Connection, facts: Facts) -> None:
         super().__init__()
-        self.connection, self.vocab = connection, facts.vocab
+        self.connection, self.answers = connection, facts.answers
         self.margins = np.zeros(0)  # of each answer over the next best
         self.largest = 1.0  # logit, or 1
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
@@ -133,7 +133,7 @@ class Correspondent(nn.Module):
         self.connection.send_bytes(tokens.numpy().tobytes())
         self._hear()
         content = bytearray(self.connection.recv_bytes())
-        logits = torch.frombuffer(content, dtype=torch.float64).view(len(tokens), self.vocab)
+        logits = torch.frombuffer(content, dtype=torch.float64).view(len(tokens), self.answers)
         best = logits.topk(2, dim=1).values
         self.margins = np.concatenate([self.margins, (best[:, 0] - best[:, 1]).numpy()])
         self.largest = max(self.largest, float(logits.abs().max()))
@@ -166,7 +166,7 @@ def allowances(
     return {
         "accuracy": accuracy,
         "kl": EXACT * max(1.0, abs(metrics["kl"])) + 2 * doubt,
-        "associations": len(facts) * accuracy / (1 - 1 / facts.vocab),
+        "associations": len(facts) * accuracy / (1 - 1 / facts.answers),
         "bits": bits,
         "bits_per_parameter": bits / max(parameters, 1),
     }

@@ -29,7 +29,7 @@ def answer(candidate: Candidate, judge: Connection) -> None:
         module, size = _rebuild(candidate, first)
         say(judge, size=asdict(size))
         while True:
-            logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.vocab)
+            logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.answers)
             say(judge)
             judge.send_bytes(logits.double().contiguous().numpy().tobytes())
     except EOFError:
@@ -42,9 +42,9 @@ def _tokens(content: bytes, shape: Shape) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.int64).view(-1, shape.length)
 
 
-def _logits(module: nn.Module, tokens: Tensor, vocab: int) -> Tensor:
+def _logits(module: nn.Module, tokens: Tensor, answers: int) -> Tensor:
     with torch.inference_mode():
-        return check_logits(module(tokens), len(tokens), vocab)
+        return check_logits(module(tokens), len(tokens), answers)
 
 
 def _rebuild(candidate: Candidate, tokens: Tensor) -> tuple[nn.Module, Size]:

@@ -17,8 +17,8 @@ BUBECK = (
 
 
 def _require_plane(setting: Setting) -> None:
-    if setting.config.d == 1 and setting.shape.vocab > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if setting.config.d == 1 and setting.shape.answers > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
 
 
 def _feature_rank(setting: Setting) -> float:
@@ -42,8 +42,8 @@ def _guarantees() -> list[Bound]:
     feature_rank = Bound(
         name="mlp-feature-rank",
         summary="What its one head memorises when all neurons are silent.",
-        formula="rank(x_S, W_V A) over the support; min(d, N) + min(d, N) for all bigrams",
-        latex=r"\operatorname{rank}\big(x_S\mid W_VA\big)",
+        formula="rank(x_S, W_V xbar) over the support; min(d, N) + min(d, N) for all bigrams",
+        latex=r"\operatorname{rank}\big(x_S\mid W_V\bar x\big)",
         inputs=("d", "support"),
         quantity="associations",
         direction="lower",

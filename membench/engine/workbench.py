@@ -16,6 +16,7 @@ from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
+from membench.measure.size import float_type
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
 
@@ -27,6 +28,7 @@ class Outcome:
     seed: int
     module: nn.Module
     facts: Facts
+    least_loss: nn.Module | None = None  # for divergence and bits, where other weights hold most facts
     trace: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)  # beyond the exhaustive ones
 
@@ -82,12 +84,21 @@ class Workbench:
             raise NotApplicable("this architecture has no kernel")
         return self.architecture.kernel(modules, facts, betas)
 
-    def outcome(self, seed: int, state: Mapping[str, torch.Tensor], **fields: Any) -> Outcome:
-        """A freshly built model with the weights that were found: what was learned outside its state is lost."""
-        dtype = next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
-        module = self.model(seed, dtype)
+    def outcome(
+        self,
+        seed: int,
+        state: Mapping[str, torch.Tensor],
+        least_loss: Mapping[str, torch.Tensor] | None = None,
+        **fields: Any,
+    ) -> Outcome:
+        """Freshly built models with the weights that were found: what was learned outside their state is lost."""
+        other = None if least_loss is None else self.loaded(seed, least_loss)
+        return Outcome(seed, self.loaded(seed, state), self.facts(seed), other, **fields)
+
+    def loaded(self, seed: int, state: Mapping[str, torch.Tensor]) -> nn.Module:
+        module = self.model(seed, float_type(state))
         module.load_state_dict(dict(state))
-        return Outcome(seed, module, self.facts(seed), **fields)
+        return module
 
     def note(self, text: str) -> None:
         if text not in self.notes:

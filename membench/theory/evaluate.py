@@ -26,6 +26,7 @@ class BoundValue:
     status: Status = "applies"
     expected: bool = False
     restricted_to: str | None = None
+    provider: str = ""  # the distribution that brought the bound
 
 
 def evaluate_bounds(bounds: Iterable[Bound], setting: Setting, *, expensive: bool = False) -> list[BoundValue]:
@@ -39,7 +40,13 @@ def evaluate_bounds(bounds: Iterable[Bound], setting: Setting, *, expensive: boo
 
 def _evaluate(bound: Bound, setting: Setting) -> BoundValue:
     blank = BoundValue(
-        bound.name, bound.quantity, bound.direction, None, expected=bound.expected, restricted_to=bound.restricted_to
+        name=bound.name,
+        quantity=bound.quantity,
+        direction=bound.direction,
+        value=None,
+        expected=bound.expected,
+        restricted_to=bound.restricted_to,
+        provider=getattr(bound.origin, "distribution", ""),
     )
     try:
         value = float(bound.value(setting))

@@ -137,7 +137,13 @@ class _JobRunner:
         import torch
 
         from membench.measure.evaluate import evaluate
-        from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
+        from membench.measure.size import (
+            beyond_parameters,
+            count_without_gradient,
+            float_bits,
+            float_type,
+            measure_size,
+        )
 
         bench, module = self.workbench, outcome.module
         dtype = float_type(state)
@@ -148,7 +154,7 @@ class _JobRunner:
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
-        setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
+        setting = Setting(bench.architecture.name, bench.config, outcome.facts, size.parameters, float_bits(state))
         return self._base(
             outcome.seed,
             status="complete",

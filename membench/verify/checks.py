@@ -98,7 +98,7 @@ class _Examination:
         doubt = (ALIKE if self.exact else APART) * model.largest
         check_metrics(self.record.metrics, found.metrics, allowances(found.metrics, facts, parameters, doubt, model))
         _check_again(_asked(Correspondent(second, facts), facts, parameters), found.metrics)
-        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters=parameters)
+        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters, model.bits)
         self._check_bounds([asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)])
 
     def _softened(self, error: Failed) -> Exception:
@@ -127,7 +127,8 @@ class Correspondent(nn.Module):
         self.margins = np.zeros(0)  # of each answer over the next best
         self.largest = 1.0  # logit, or 1
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
-        self.size = dict(self._hear()["size"])
+        told = self._hear()
+        self.size, self.bits = dict(told["size"]), int(told["bits"])
 
     def forward(self, tokens: Tensor) -> Tensor:
         self.connection.send_bytes(tokens.numpy().tobytes())

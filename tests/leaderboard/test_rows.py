@@ -8,7 +8,7 @@ from samples import make_record
 
 from membench.analysis.intervals import bootstrap_interval
 from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.rows import ranked, select, summarise
+from membench_leaderboard.rows import ranked, summarise
 
 
 def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:
@@ -114,20 +114,6 @@ def test_the_load_is_what_the_facts_take_for_each_parameter() -> None:
     chance = {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 1 / 16}
     (row,) = summarise(to_frame([make_record(bounds=[support, chance])])).to_dict("records")
     assert row["load"] == pytest.approx(256 * 4 / 100)
-
-
-def test_selection_by_options_and_budget() -> None:
-    rows = summarise(to_frame([*records("a", 0.5, parameters=10), *records("b", 0.5, parameters=20)]))  # type: ignore[arg-type]
-    assert len(select(rows, options=["N=50"])) == 2
-    assert select(rows, options=["N=5"]).empty
-    assert list(select(rows, budget=10)["architecture"]) == ["a"]
-
-
-def test_selection_by_task_and_protocol() -> None:
-    other = {"name": "ngram", "version": 1, "config": {}, "label": ""}
-    rows = summarise(to_frame([*records("a", 0.5), *records("b", 0.5, task=other)]))  # type: ignore[arg-type]
-    assert list(select(rows, task="ngram")["architecture"]) == ["b"]
-    assert select(rows, protocol="quick").empty
 
 
 def test_ratios_to_what_is_proven_and_to_the_convex_oracle() -> None:

@@ -167,7 +167,7 @@ EXCESS_KL = _metric(
 MODELS = (
     RANK,
     TIED,
-    Column("architecture", "model", "The architecture; * marks the Pareto front.", show=_starred),
+    Column("architecture", "model", "The architecture; * marks models on the Pareto front.", show=_starred),
     _field("pareto", "Whether it is on the Pareto front."),
     Column("config", "config", "The options of the model.", terminal=NONE, page=NONE),
     _field("task", "Name of the task."),
@@ -228,14 +228,15 @@ def score_columns(by: str) -> tuple[Column, ...]:
     """The columns of a table of architectures, whose scores are about the metric that its models are sorted by."""
     word, form, sign = METRIC[by], DIGITS[by], METRICS[by].sign
     budgets = (
-        Column(by, f"{word} at {budget_name(budget)}", f"The best {word} with at most {budget:,} parameters.",
-               form, sign, data=False, short=f"{word} at\u00a0{budget_name(budget)}", ends=INTERVALS[by], budget=budget)
+        Column(by, f"{word} at {budget_name(budget)}",
+               f"The best accuracy (or divergence) with at most {budget:,} parameters.", form, sign,
+               data=False, short=f"{word} at\u00a0{budget_name(budget)}", ends=INTERVALS[by], budget=budget)
         for budget in BUDGETS
     )  # fmt: skip
     return (
         RANK,
         TIED,
-        Column("architecture", "architecture", "The architecture, with all its models in this table."),
+        Column("architecture", "architecture", "The architecture; * marks models on the Pareto front."),
         *budgets,
         _field("budgets", "For each budget and way to count parameters, the best model that fits it."),
         Column("area", "area", "Mean of the best accuracy (or divergence) within a budget, over the logarithm of the "

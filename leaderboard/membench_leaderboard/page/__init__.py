@@ -149,7 +149,9 @@ def _with_interval(text: str, interval: str) -> str:
 
 
 def _glossary(grids: Sequence[Grid]) -> list[tuple[str, str, str]]:
-    """What columns and marks mean: the column's name, the word, and the meaning."""
-    columns = {one.name: one for grid in grids for one in grid.columns}
-    found = [(one.name, one.header, one.meaning) for one in columns.values()]
+    """What columns and marks mean: the column's name, its headers in all tables, and the meaning."""
+    columns = [column for kind in ("rows", "scores") for grid in grids if grid.kind == kind for column in grid.columns]
+    meanings = {column.name: column.meaning for column in columns}
+    headers = {name: dict.fromkeys(one.header for one in columns if one.name == name) for name in meanings}
+    found = [(name, ", ".join(headers[name]), meaning) for name, meaning in meanings.items()]
     return [*found, *(("", word, meaning) for word, meaning in MARKS.items())]

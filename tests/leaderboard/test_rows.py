@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from samples import make_record
 
-from membench.analysis.intervals import bootstrap_interval
+from membench.analysis.intervals import bootstrap_interval, intervals, percentiles, resampled_means
 from membench_leaderboard.frame import Entry, to_frame
 from membench_leaderboard.rows import ranked, summarise
 
@@ -98,6 +98,12 @@ def test_many_rows_have_the_intervals_that_each_has_alone() -> None:
     rows = summarise(to_frame([r for name, some in values.items() for r in records(name, *map(float, some))]))  # type: ignore[arg-type]
     for row in rows.to_dict("records"):
         assert (row["low"], row["high"]) == pytest.approx(bootstrap_interval(values[row["architecture"]]))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 6, 9])
+def test_an_interval_is_that_of_all_resamples_however_few_differ(seeds: int) -> None:
+    values = np.random.default_rng(seeds).random((50, seeds)).round(2)
+    assert np.array_equal(np.stack(intervals(list(values))), percentiles(resampled_means(values)))
 
 
 def test_seeds_that_agree_have_an_interval_of_no_width() -> None:

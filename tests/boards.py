@@ -9,7 +9,7 @@ import pandas as pd
 from samples import FACTS, make_record
 
 from membench.records.record import Record
-from membench_leaderboard.board import board_data
+from membench_leaderboard.data import board_data
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import summarise
 

@@ -9,24 +9,35 @@ from typing import Any
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.interface.registry import Registry
 from membench.records.record import Record
+from membench.records.store import Entry
 
 
 def rerun_command(record: Record, seeds: Iterable[int], registry: Registry) -> str:
     """`membench run ...` for some seeds of the record's point."""
     architecture, task, protocol = record.architecture, record.task, record.protocol
     known = registry.architectures.get(str(architecture["name"])), registry.tasks.get(str(task["name"]))
-    setting = PROTOCOLS.get(str(protocol["name"]))
+    name, version = str(protocol["name"]), protocol["version"]
+    setting = next((one for one in PROTOCOLS.values() if (one.name, one.version) == (name, version)), None)
     words = ["membench", "run", "--model", str(architecture["name"]), "--task", str(task["name"])]
     words += _options("-M", architecture["config"], known[0].config if known[0] else None)
     words += _options("-T", task["config"], known[1].config if known[1] else None)
-    if protocol["name"] != "converged":
-        words += ["--protocol", str(protocol["name"])]
+    if (chosen := setting.key if setting else name) != "converged":
+        words += ["--protocol", chosen]
     words += _options("-P", protocol["config"], setting.config if setting else None)
     words += ["--seeds", _seeds(sorted(seeds))]
     words += ["--floor"] if "excess_kl" in record.metrics else []
     words += [word for part, item in zip((architecture, task), known, strict=True) if not item
               for word in _plugin_file(part)]  # fmt: skip
     return shlex.join(words)
+
+
+def rerun_commands(entries: Iterable[Entry], registry: Registry) -> dict[tuple[str, bool], str]:
+    """For each point, published or not, the command that makes its records again."""
+    seeds: dict[tuple[str, bool], dict[int, Record]] = {}
+    for entry in entries:
+        if entry.record.complete:
+            seeds.setdefault((entry.record.id, entry.published), {})[entry.record.seed] = entry.record
+    return {key: rerun_command(next(iter(some.values())), some, registry) for key, some in seeds.items()}
 
 
 def _options(flag: str, values: Any, config: type | None) -> list[str]:

@@ -85,16 +85,17 @@ def _say_if_general(model: str, known: dict[str, Bound]) -> None:
 
 def _evaluate(registry: Registry, trial: Trial, expensive: bool) -> list[BoundValue]:
     facts = draw_facts(trial.task, trial.task_config, trial.seed)
-    setting = Setting(trial.architecture.name, trial.config, facts, parameters=_parameters(trial))
+    setting = Setting(trial.architecture.name, trial.config, facts, *_parameters_and_bits(trial))
     return evaluate_bounds(registry.bounds, setting, expensive=expensive)
 
 
-def _parameters(trial: Trial) -> int:
-    """Counted from a built module, as a trial's are."""
-    from membench.measure.size import measure_size
+def _parameters_and_bits(trial: Trial) -> tuple[int, int]:
+    """Counted from a built module, as a trial's are; and the bits of each."""
+    from membench.measure.size import float_bits, measure_size
 
     shape = trial.task.shape(trial.task_config)
-    return measure_size(trial.architecture.build(shape, trial.config), shape).parameters
+    module = trial.architecture.build(shape, trial.config)
+    return measure_size(module, shape).parameters, float_bits(module.state_dict())
 
 
 def _one(trial: Trial, values: list[BoundValue], known: dict[str, Bound]) -> tuple[Table, Table]:

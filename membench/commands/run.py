@@ -152,9 +152,10 @@ def _announce(trials: list[Trial], pending: list[Trial], store: Store, as_json: 
 
 
 def show(records: list[Record], store: Store, ran: int, as_json: bool) -> None:
+    from membench_leaderboard.data import rows_as_json
     from membench_leaderboard.frame import to_frame
     from membench_leaderboard.rows import summarise
-    from membench_leaderboard.table import boards, rows_as_json
+    from membench_leaderboard.table import boards
 
     rows = summarise(to_frame(records))
     if as_json:

@@ -87,7 +87,7 @@ class _Driver:
             return []
         parts = self.probed.setdefault(job.point, {})
         parts[job.part] = self.scores.get(job)
-        if len(parts) < get_protocol(job.point.protocol).probes:
+        if len(parts) < get_protocol(job.point.protocol, job.point.protocol_version).probes:
             return []
         scores = [parts[part] for part in sorted(parts)]
         text = None if None in scores else json.dumps(scores)

@@ -51,7 +51,7 @@ def probes_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]
     ready: list[Job] = []
     waiting: dict[Point, list[Job]] = {}
     for job in jobs:
-        probes = get_protocol(job.point.protocol).probes
+        probes = get_protocol(job.point.protocol, job.point.protocol_version).probes
         if not probes:
             ready.append(job)
             continue

@@ -22,6 +22,7 @@ from membench.interface.facts import Facts
 from membench.interface.options import label, to_dict
 from membench.interface.registry import Registry
 from membench.measure.environment import describe_environment, describe_git
+from membench.measure.metrics import LEAST_LOSS
 from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
@@ -128,7 +129,8 @@ class _JobRunner:
         """One seed whose weights make no sense must not cost the others their training."""
         try:
             state = {name: value.clone() for name, value in outcome.module.state_dict().items()}  # before any question
-            content = weights.to_bytes(state) if self.job.execution.keep_weights else None
+            other = outcome.least_loss.state_dict() if outcome.least_loss is not None else None
+            content = weights.to_bytes(state, other) if self.job.execution.keep_weights else None
             return Result(self._record(outcome, replicas, state, content), content)
         except Exception as error:
             return Result(self.failure(outcome.seed, error))
@@ -137,7 +139,13 @@ class _JobRunner:
         import torch
 
         from membench.measure.evaluate import evaluate
-        from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
+        from membench.measure.size import (
+            beyond_parameters,
+            count_without_gradient,
+            float_bits,
+            float_type,
+            measure_size,
+        )
 
         bench, module = self.workbench, outcome.module
         dtype = float_type(state)
@@ -146,9 +154,16 @@ class _JobRunner:
         tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.execution.device)
         size = replace(size, without_gradient=count_without_gradient(module, tokens), identifiable=self._identifiable())
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
+        if outcome.least_loss is not None:
+            other = asdict(evaluate(outcome.least_loss, outcome.facts, size.parameters))
+            outcome.trace["reached"] = {
+                which: {name: one[name] for name in ("accuracy", "kl")}
+                for which, one in (("most_facts", metrics), ("least_loss", other))
+            }
+            metrics |= {name: other[name] for name in LEAST_LOSS}
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
-        setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
+        setting = Setting(bench.architecture.name, bench.config, outcome.facts, size.parameters, float_bits(state))
         return self._base(
             outcome.seed,
             status="complete",

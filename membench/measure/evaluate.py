@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from membench.interface.facts import Facts
-from membench.theory.counting import associations_of
+from membench.theory.counting import associations_of, has_uniform_labels, rate
 
 CHUNK = 1 << 22  # logits evaluated at once, so that memory does not grow with the number of facts
 
@@ -27,6 +27,7 @@ class Metrics:
     associations: float  # T0 (accuracy - 1/A) / (1 - 1/A)
     bits: float
     bits_per_parameter: float | None
+    bits_of_accuracy: float | None  # T0 (log2 A - h(a) - (1-a) log2(A-1)), for one answer each and a uniform prior
 
 
 def evaluate(module: nn.Module, facts: Facts, parameters: int) -> Metrics:
@@ -42,6 +43,7 @@ def evaluate(module: nn.Module, facts: Facts, parameters: int) -> Metrics:
         associations=associations_of(accuracy, facts),
         bits=bits,
         bits_per_parameter=bits / parameters if parameters else None,
+        bits_of_accuracy=len(facts) * rate(accuracy, facts.answers) if has_uniform_labels(facts) else None,
     )
 
 

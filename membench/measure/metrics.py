@@ -15,19 +15,23 @@ class Metric:
     smallest_loss: float | None = None  # that a regression gate counts by default; None: it cannot be gated
     rebuilt: bool = True  # whether it follows from the weights and facts alone, so that verification measures it again
     ceiling: float | None = None  # no value is larger
+    of_least_loss: bool = False  # where two sets of weights were found, it is of the one of least cross-entropy
+    later: bool = False  # records that were made before it existed do not have it
 
 
 METRICS = {
     metric.name: metric
     for metric in (
         Metric("accuracy", "accuracy over all facts", smallest_loss=0.01, ceiling=1.0),
-        Metric("kl", "divergence from the facts (nats)", -1, smallest_loss=0.01),
+        Metric("kl", "divergence from the facts (nats)", -1, smallest_loss=0.01, of_least_loss=True),
         Metric("excess_kl", "divergence beyond the best known for this rank (nats)", -1, rebuilt=False),
         Metric("associations", "memorised associations"),
-        Metric("bits", "memorised bits"),
-        Metric("bits_per_parameter", "memorised bits per parameter", smallest_loss=0.02),
+        Metric("bits", "memorised bits", of_least_loss=True),
+        Metric("bits_per_parameter", "memorised bits per parameter", smallest_loss=0.02, of_least_loss=True),
+        Metric("bits_of_accuracy", "bits that the accuracy takes", later=True),
         Metric("stream_accuracy", "accuracy over the last 100 batches", smallest_loss=0.01, rebuilt=False, ceiling=1.0),
     )
 }
 GATED = {name: metric.smallest_loss for name, metric in METRICS.items() if metric.smallest_loss is not None}
+LEAST_LOSS = tuple(name for name, metric in METRICS.items() if metric.of_least_loss)
 REBUILT = tuple(name for name, metric in METRICS.items() if metric.rebuilt)

@@ -84,6 +84,11 @@ def float_type(state: Mapping[str, torch.Tensor]) -> str:
     return next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
 
 
+def float_bits(state: Mapping[str, torch.Tensor]) -> int:
+    """Bits of a number of that type."""
+    return next((8 * v.element_size() for v in state.values() if v.is_floating_point()), 32)
+
+
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     import torch
 

@@ -39,10 +39,11 @@ class Trial:
         UsageError for a name, an option or a version that is not here, because another version is another trial.
         """
         architecture, task = registry.architecture(point.architecture), registry.task(point.task)
-        protocol = get_protocol(point.protocol)
-        for kind, here, wanted in (("task", task, point.task_version), ("protocol", protocol, point.protocol_version)):
-            if here.version != wanted:
-                raise UsageError(f"it is of version {wanted} of {kind} {here.name}, and here is version {here.version}")
+        protocol = get_protocol(point.protocol, point.protocol_version)
+        if task.version != point.task_version:
+            raise UsageError(
+                f"it is of version {point.task_version} of task {task.name}, and here is version {task.version}"
+            )
         return cls(
             architecture,
             _config(architecture.name, architecture.config, point.config),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,22 +14,40 @@ if TYPE_CHECKING:
 SUFFIX = ".safetensors"
 
 
-def to_bytes(state: Mapping[str, Tensor]) -> bytes:
-    """A state dict as safetensors, each tensor in its own dtype; tensors that share memory are written apart."""
+LEAST_LOSS = "least-loss/"  # before the names of a second set of weights: that of the least cross-entropy
+
+
+def to_bytes(state: Mapping[str, Tensor], least_loss: Mapping[str, Tensor] | None = None) -> bytes:
+    """State dicts as safetensors, each tensor in its own dtype; tensors that share memory are written apart."""
     from safetensors.torch import save
 
-    return save({name: value.detach().cpu().contiguous().clone() for name, value in state.items()})
+    both = {**state, **{LEAST_LOSS + name: value for name, value in (least_loss or {}).items()}}
+    return save({name: value.detach().cpu().contiguous().clone() for name, value in both.items()})
 
 
-def from_bytes(content: bytes) -> dict[str, Tensor]:
-    """ValueError, in words, for anything that is not a whole safetensors file."""
+def from_bytes(content: bytes, prefix: str = "") -> dict[str, Tensor]:
+    """The weights that hold most facts, or with the prefix LEAST_LOSS those of the least loss.
+
+    ValueError, in words, for anything that is not a whole safetensors file.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        return load(content)
+        both = load(content)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"not a whole safetensors file ({error})") from None
+    chosen = {name for name in both if name.startswith(LEAST_LOSS) is bool(prefix)}
+    return {name.removeprefix(prefix): value for name, value in both.items() if name in chosen}
+
+
+def prefixes(content: bytes) -> list[str]:
+    """Of the sets of weights in a safetensors file, by its header alone, which needs no torch."""
+    try:
+        names = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return ["", LEAST_LOSS] if any(name.startswith(LEAST_LOSS) for name in names) else [""]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return [""]  # whoever loads it will say what is wrong
 
 
 def describe(content: bytes, name: str) -> dict[str, Any]:

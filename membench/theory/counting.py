@@ -97,6 +97,11 @@ def as_accuracy(bound: Bound, *, name: str, summary: str, reference: str | None 
     )
 
 
+def has_uniform_labels(facts: Facts) -> bool:
+    """Whether each context has one label and all contexts are equally likely."""
+    return facts.is_association and bool(np.allclose(facts.prior, 1 / len(facts), rtol=1e-9, atol=0))
+
+
 def require_uniform_labels(facts: Facts) -> None:
     """For statements on average over labels: one label for each context, all contexts equally likely."""
     if not facts.is_association:

@@ -40,10 +40,10 @@ def evaluate_bounds(bounds: Iterable[Bound], setting: Setting, *, expensive: boo
 
 def _evaluate(bound: Bound, setting: Setting) -> BoundValue:
     blank = BoundValue(
-        bound.name,
-        bound.quantity,
-        bound.direction,
-        None,
+        name=bound.name,
+        quantity=bound.quantity,
+        direction=bound.direction,
+        value=None,
         expected=bound.expected,
         restricted_to=bound.restricted_to,
         provider=bound.origin.distribution,

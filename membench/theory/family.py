@@ -60,7 +60,6 @@ class Family:
         formula: str,
         latex: str,
         reference: str,
-        inputs: tuple[str, ...] = ("N", "d", "p", "pi"),
         direction: Direction = "upper",
         expensive: bool = False,
     ) -> Bound:
@@ -69,7 +68,6 @@ class Family:
             summary=summary,
             formula=formula,
             latex=latex,
-            inputs=inputs,
             quantity="kl",
             direction=direction,
             reference=reference,
@@ -105,7 +103,6 @@ class Family:
             summary="In one dimension only the largest and the smallest unembedding can ever win.",
             formula="max_{k,l} sum_t p_t max(pi(k|t), pi(l|t))",
             latex=r"\max_{k,l}\sum_tp_t\max\big(\pi(k\mid t),\pi(l\mid t)\big)",
-            inputs=("d", "p", "pi"),
             quantity="accuracy",
             direction="upper",
             reference=DERIVED,
@@ -123,7 +120,6 @@ class Family:
                 formula="log A - E[Hs]",
                 latex=r"\log A-\mathbb E_t[H(\pi_t)]",
                 reference="definition",
-                inputs=("N", "p", "pi"),
             ),
             self.bound(
                 "unigram",
@@ -132,7 +128,6 @@ class Family:
                 formula="I(context; answer)",
                 latex=r"I(t;k)",
                 reference="definition",
-                inputs=("p", "pi"),
             ),
         ]
 

@@ -76,9 +76,16 @@ def _parameters(setting: Setting) -> int:
     return setting.parameters
 
 
+def _stored_bits(setting: Setting) -> int:
+    parameters = _parameters(setting)
+    if setting.bits is None:
+        raise NotApplicable("the number of bits of a parameter is not known here")
+    return setting.bits * parameters
+
+
 def _information(setting: Setting) -> float:
     require_uniform_labels(setting.facts)
-    stored = setting.bits * _parameters(setting)
+    stored = _stored_bits(setting)
     needed = len(setting.facts) * math.log2(setting.shape.answers)
     if stored >= needed:
         raise Vacuous(f"{stored} stored bits hold the {needed:.0f} bits of all labels")
@@ -86,7 +93,7 @@ def _information(setting: Setting) -> float:
 
 
 def _information_capacity(setting: Setting) -> float:
-    return setting.bits * _parameters(setting) / math.log2(setting.shape.answers)
+    return _stored_bits(setting) / math.log2(setting.shape.answers)
 
 
 def _required_bits(setting: Setting) -> float:
@@ -106,19 +113,18 @@ def _kim(setting: Setting) -> float:
 
 
 def universal_bounds() -> list[Bound]:
-    return [*_baselines(), *_limits(), *_information_bounds(), _KIM]
+    return [*_reference_values(), *_limits(), *_information_bounds(), _KIM]
 
 
-def _baselines() -> list[Bound]:
+def _reference_values() -> list[Bound]:
     return [
         Bound(
             name="chance",
             summary="A guess among the A answers.",
             formula="1/A",
             latex=r"1/A",
-            inputs=("N",),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference="definition",
             value=lambda setting: 1 / setting.shape.answers,
         ),
@@ -127,9 +133,8 @@ def _baselines() -> list[Bound]:
             summary="The best answer that ignores the context.",
             formula="max_k sum_t p_t pi(k|t)",
             latex=r"\max_k\sum_t p_t\,\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference="definition",
             value=lambda setting: float(marginal(setting.facts).max()),
         ),
@@ -138,9 +143,8 @@ def _baselines() -> list[Bound]:
             summary="The best answer that looks at the last token only: what no attention at all reaches.",
             formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
             latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference=DERIVED,
             value=lambda setting: zero_head_accuracy(setting.facts),
         ),
@@ -149,9 +153,8 @@ def _baselines() -> list[Bound]:
             summary="The same on average over random labels: what a curve over many tables starts from.",
             formula="sum_q E[max Multinomial(n_q, 1/A)] / T0 with n_q contexts ending in q",
             latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/A)\right]",
-            inputs=("N", "support"),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference=DERIVED,
             value=_expected_zero_head,
             expected=True,
@@ -167,7 +170,6 @@ def _limits() -> list[Bound]:
             summary="The best that any model can do.",
             formula="sum_t p_t max_k pi(k|t)",
             latex=r"\sum_t p_t\max_k\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
             direction="upper",
             reference="definition",
@@ -178,7 +180,6 @@ def _limits() -> list[Bound]:
             summary="Nothing is memorised that is not asked.",
             formula="T0 <= N^S",
             latex=r"T_0\le N^S",
-            inputs=("T0",),
             quantity="associations",
             direction="upper",
             reference="definition",
@@ -197,7 +198,6 @@ def _information_bounds() -> list[Bound]:
             summary="The accuracy that the bits of all parameters can pay for.",
             formula="a with T0 (log2 A - h2(a) - (1-a) log2(A-1)) = b P",
             latex=r"T_0\left(\log_2A-h_2(a)-(1-a)\log_2(A-1)\right)\le bP",
-            inputs=("N", "T0", "P", "bits"),
             quantity="accuracy",
             direction="upper",
             reference=_RATE_DISTORTION,
@@ -209,7 +209,6 @@ def _information_bounds() -> list[Bound]:
             summary="The most contexts whose every labelling the bits of all parameters can tell apart.",
             formula="b P / log2 A",
             latex=r"bP/\log_2A",
-            inputs=("N", "P", "bits"),
             quantity="capacity",
             direction="upper",
             reference=_RATE_DISTORTION,
@@ -220,7 +219,6 @@ def _information_bounds() -> list[Bound]:
             summary="Bits that each parameter must hold if all facts are memorised.",
             formula="T0 log2 A / P",
             latex=r"T_0\log_2A/P",
-            inputs=("N", "T0", "P"),
             quantity="bits_per_parameter",
             direction="lower",
             reference=_RATE_DISTORTION,
@@ -236,7 +234,6 @@ _KIM = Bound(
     summary="Parameters that suffice for a deep transformer with narrow MLPs.",
     formula="S + N + sqrt(T0 log T0)",
     latex=r"O\left(S+N+\sqrt{T_0\log T_0}\right)",
-    inputs=("N", "S", "T0"),
     quantity="parameters",
     direction="order",
     reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",

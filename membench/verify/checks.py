@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,7 +21,7 @@ from membench.interface.facts import Facts, Shape, draw_facts
 from membench.interface.options import label
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
-from membench.measure.metrics import REBUILT
+from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT
 from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 from membench.records.store import other_code
@@ -44,11 +44,11 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def judge(case: Case, first: Connection, second: Connection) -> dict[str, Any]:
+def judge(case: Case, models: Sequence[Connection]) -> dict[str, Any]:
     """The outcome (verified, failed or cannot be checked), the reason for it, and what was found."""
     found = Found()
     try:
-        _Examination(case, found).run(first, second)
+        _Examination(case, found).run(models)
         outcome, reason = "verified", ""
     except Failed as error:
         outcome, reason = "failed", str(error)
@@ -67,12 +67,12 @@ class _Examination:
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
         self.trial = Trial.of(Point.of(self.record), self.registry, self.record.seed)
 
-    def run(self, first: Connection, second: Connection) -> None:
+    def run(self, models: Sequence[Connection]) -> None:
         check_labels(self.record, self.trial)
         facts = draw_facts(self.trial.task, self.trial.task_config, self.record.seed)
         self._check_facts(facts)
         try:
-            self._check_model(facts, first, second)
+            self._check_model(facts, models)
         except Failed as error:
             raise self._softened(error) from None
         self.found.notes += [f"{name} is not checked" for name in sorted(self.record.metrics.keys() - set(REBUILT))]
@@ -86,20 +86,35 @@ class _Examination:
         platform = self.record.environment.get("platform")
         self.found.notes.append(f"facts differ: made on another platform ({platform})")
 
-    def _check_model(self, facts: Facts, first: Connection, second: Connection) -> None:
-        found, model = self.found, Correspondent(first, facts)
+    def _check_model(self, facts: Facts, models: Sequence[Connection]) -> None:
+        """Two models rebuilt from the weights that hold most facts and, where there are others, two from those."""
+        found, model = self.found, Correspondent(models[0], facts)
         found.size = {
             **model.size,
             "identifiable": _identifiable(self.trial.architecture, facts.shape, self.trial.config),
         }
         check_size(self.record, found.size)
+        found.metrics = self._check_set(facts, model, models[1], LEAST_LOSS if len(models) > 2 else ())
+        if len(models) > 2:
+            least = Correspondent(models[2], facts)
+            if least.size["parameters"] != model.size["parameters"]:
+                raise Failed("its two sets of weights are of models that differ in size")
+            other = self._check_set(facts, least, models[3], set(REBUILT) - set(LEAST_LOSS))
+            found.metrics |= {name: other[name] for name in LEAST_LOSS}
         parameters = int(found.size["parameters"])
-        found.metrics = _asked(model, facts, parameters)
-        doubt = (ALIKE if self.exact else APART) * model.largest
-        check_metrics(self.record.metrics, found.metrics, allowances(found.metrics, facts, parameters, doubt, model))
-        _check_again(_asked(Correspondent(second, facts), facts, parameters), found.metrics)
-        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters=parameters)
+        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters, model.bits)
         self._check_bounds([asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)])
+
+    def _check_set(
+        self, facts: Facts, model: Correspondent, second: Connection, left_out: Collection[str]
+    ) -> dict[str, Any]:
+        """What a set of weights reaches, which the record says but for what the other set is for."""
+        parameters = int(self.found.size["parameters"])
+        metrics = _asked(model, facts, parameters)
+        doubt = (ALIKE if self.exact else APART) * model.largest
+        check_metrics(self.record.metrics, metrics, allowances(metrics, facts, parameters, doubt, model), left_out)
+        _check_again(_asked(Correspondent(second, facts), facts, parameters), metrics)
+        return metrics
 
     def _softened(self, error: Failed) -> Exception:
         """Another version of the plugin, or facts with other last digits, may be why numbers disagree."""
@@ -127,7 +142,8 @@ class Correspondent(nn.Module):
         self.margins = np.zeros(0)  # of each answer over the next best
         self.largest = 1.0  # logit, or 1
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
-        self.size = dict(self._hear()["size"])
+        told = self._hear()
+        self.size, self.bits = dict(told["size"]), int(told["bits"])
 
     def forward(self, tokens: Tensor) -> Tensor:
         self.connection.send_bytes(tokens.numpy().tobytes())
@@ -169,11 +185,17 @@ def allowances(
         "associations": len(facts) * accuracy / (1 - 1 / facts.answers),
         "bits": bits,
         "bits_per_parameter": bits / max(parameters, 1),
+        # log2 of the odds bounds how fast the bits of an accuracy change with it
+        "bits_of_accuracy": EXACT + len(facts) * accuracy * 2 * math.log2(len(facts) * facts.answers + 1),
     }
 
 
-def check_metrics(recorded: Mapping[str, Any], found: Mapping[str, Any], allowed: Mapping[str, float]) -> None:
+def check_metrics(
+    recorded: Mapping[str, Any], found: Mapping[str, Any], allowed: Mapping[str, float], left_out: Collection[str] = ()
+) -> None:
     for name in REBUILT:
+        if name in left_out or (METRICS[name].later and name not in recorded):
+            continue
         if not near(recorded.get(name), found[name], allowed[name]):
             raise Failed(
                 f"{name} is {_number(found[name])} when the model is rebuilt from its weights, "

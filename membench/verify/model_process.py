@@ -16,7 +16,14 @@ from membench.engine.workbench import build_model
 from membench.interface.facts import Shape
 from membench.interface.registry import Registry
 from membench.measure.evaluate import check_logits
-from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_type, measure_size
+from membench.measure.size import (
+    Size,
+    beyond_parameters,
+    count_without_gradient,
+    float_bits,
+    float_type,
+    measure_size,
+)
 from membench.records import weights
 from membench.verify.processes import Candidate, say, words
 
@@ -27,7 +34,7 @@ def answer(candidate: Candidate, judge: Connection) -> None:
     try:
         first = _tokens(judge.recv_bytes(), candidate.shape)
         module, size = _rebuild(candidate, first)
-        say(judge, size=asdict(size))
+        say(judge, size=asdict(size), bits=float_bits(module.state_dict()))
         while True:
             logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.answers)
             say(judge)
@@ -52,7 +59,7 @@ def _rebuild(candidate: Candidate, tokens: Tensor) -> tuple[nn.Module, Size]:
     architecture = Registry(candidate.selection).architecture(candidate.architecture)
     random.seed(candidate.built_from)
     np.random.seed(candidate.built_from % 2**32)  # what a careless plugin would draw from
-    state = weights.from_bytes(candidate.weights)
+    state = weights.from_bytes(candidate.weights, candidate.prefix)
     config = architecture.config(**candidate.config)
     module = build_model(architecture, candidate.shape, config, candidate.built_from, float_type(state))
     fresh = beyond_parameters(module)

@@ -38,6 +38,7 @@ class Candidate:
     shape: Shape
     built_from: int  # the seed of everything that is drawn while it is built
     weights: bytes
+    prefix: str  # of the set of weights, where there are two
     exact: bool  # whether a buffer must be the same to the last digit to count as untouched
 
 
@@ -58,12 +59,12 @@ def be_candidate(candidate: Candidate, judge: Connection) -> None:
         answer(candidate, judge)
 
 
-def be_judge(case: Case, parent: Connection, first: Connection, second: Connection) -> None:
-    """Entry point of a process that asks two candidates and tells its parent what it found."""
+def be_judge(case: Case, parent: Connection, *models: Connection) -> None:
+    """Entry point of a process that asks two candidates for each set of weights and tells its parent what it found."""
     with _manners(parent):
         from membench.verify.checks import judge
 
-        say(parent, **judge(case, first, second))
+        say(parent, **judge(case, models))
 
 
 @contextmanager

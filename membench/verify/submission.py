@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from membench import __version__
+from membench.analysis.markdown import escape
 from membench.errors import UsageError
 from membench.interface.registry import NAME
 from membench.records import weights
@@ -200,9 +201,8 @@ def _row(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _words(part: dict[str, Any]) -> str:
-    """Name and label, with nothing that Markdown or HTML would take for their own."""
-    text = f"{part['name']} {part.get('label') or ''}".strip()
-    return "".join(f"\\{letter}" if letter in "|<>[]`*\\&" else letter for letter in text.replace("\n", " "))
+    """Name and label."""
+    return escape(f"{part['name']} {part.get('label') or ''}")
 
 
 def _mean(values: Sequence[Any], form: str) -> str:

@@ -154,7 +154,8 @@ def _examine(record: Record, selection: Selection, shape: Shape, content: bytes,
     case = Case(selection, record.to_json(), exact)
     name, config = record.architecture["name"], record.architecture["config"]
     candidates = [
-        Candidate(selection, name, config, shape, built_from, content, exact)
+        Candidate(selection, name, config, shape, built_from, content, prefix, exact)
+        for prefix in weights.prefixes(content)
         for built_from in (weight_seed(record.seed), weight_seed(record.seed) ^ OTHER_SEED)
     ]
     with _court(case, candidates) as verdict:

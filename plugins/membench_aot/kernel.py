@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from membench.engine.compiler import library
-from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
-from membench.engine.trainer import Trainer
-from membench.errors import NotApplicable
-from membench.interface.facts import Facts
+from membench.api import Facts, NotApplicable
+from membench.kernels import FusedTrainer, Layout, Section, Trainer, library, require_plain
 from membench_aot.model import AttentionOnly, Heads
 
 SOURCE = Path(__file__).with_suffix(".cpp")

@@ -26,7 +26,6 @@ def bounds() -> list[Bound]:
             summary="Two dimensions are enough for any labels: the answers on a circle.",
             formula="T0 if d >= 2",
             latex=r"T_0\quad\text{if } d\ge2",
-            inputs=("T0", "d"),
             quantity="associations",
             direction="lower",
             reference=f"Proposition 3 of {DANA}",

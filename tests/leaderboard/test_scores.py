@@ -8,7 +8,7 @@ from samples import make_record
 
 from membench.records.store import Entry
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.rows import summarise
+from membench_leaderboard.rows import summarise, tables
 from membench_leaderboard.scores import standings
 
 
@@ -31,14 +31,15 @@ def model(name: str, parameters: int, *accuracies: float, embeddings: int = 0, k
 
 
 def scores(*records: Any) -> list[dict[str, Any]]:
-    return standings(summarise(to_frame([one for some in records for one in some])))
+    (table,) = tables(summarise(to_frame([one for some in records for one in some])))
+    return standings(table)
 
 
 def test_a_budget_takes_the_best_model_that_fits_by_either_count() -> None:
     (one,) = scores(model("a", 2_900, 0.2), model("a", 3_001, 0.6, embeddings=1), model("a", 2_000, 0.3))
     at = one["budgets"]["3000"]
     assert (at["all"]["accuracy"], at["all"]["id"]) == (0.3, "a2000")
-    assert (at["without_embeddings"]["accuracy"], at["without_embeddings"]["id"]) == (0.6, "a3001")
+    assert (at["without-embeddings"]["accuracy"], at["without-embeddings"]["id"]) == (0.6, "a3001")
     assert one["budgets"]["10000"]["all"]["accuracy"] == 0.6
     (large,) = scores(model("a", 20_000, 0.2))
     assert large["budgets"]["10000"]["all"] is None

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from membench.interface.facts import Shape
-from membench.measure.size import Size, beyond_parameters, count_without_gradient, measure_size
+from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_bits, float_type, measure_size
 
 
 class Model(nn.Module):
@@ -40,6 +40,15 @@ def test_a_table_over_the_answers_is_an_embedding_too() -> None:
     model = nn.ModuleDict({"word": nn.Embedding(7, 3), "out": nn.Linear(3, 5, bias=False)})
     assert measure_size(model, Shape(7, 2, 5), ("word", "out")).without_embeddings == 0
     assert measure_size(model, Shape(7, 2, 7), ("word", "out")).without_embeddings == 15
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "bits"),
+    [(torch.float32, "float32", 32), (torch.float64, "float64", 64), (torch.bfloat16, "bfloat16", 16)],
+)
+def test_the_type_of_weights_and_its_bits(dtype: torch.dtype, name: str, bits: int) -> None:
+    state = {"steps": torch.zeros(1, dtype=torch.int64), **Model().to(dtype).state_dict()}
+    assert (float_type(state), float_bits(state)) == (name, bits)
 
 
 def test_parameters_that_the_loss_does_not_reach_are_counted() -> None:

@@ -54,6 +54,13 @@ def test_a_value_applies() -> None:
     assert result.restricted_to == "me"
 
 
+def test_a_value_says_which_distribution_brought_the_bound() -> None:
+    assert evaluate(lambda setting: 0.5).provider == ""
+    assert evaluate(lambda setting: 0.5, origin=SimpleNamespace(distribution="theirs")).provider == "theirs"
+    failed = evaluate(raising(KeyError("d")), origin=SimpleNamespace(distribution="theirs"))
+    assert (failed.status, failed.provider) == ("failed", "theirs")
+
+
 def test_outside_its_validity_a_bound_says_why() -> None:
     result = evaluate(raising(NotApplicable("d_h=5 > d=2")))
     assert (result.value, result.status, result.reason) == (None, "does not apply", "does not apply: d_h=5 > d=2")
@@ -132,7 +139,7 @@ def test_expensive_bounds_and_those_of_others_are_left_out() -> None:
         ("kl", "upper", "guarantee"),
         ("parameters", "upper", "guarantee"),
         ("kl", "order", "order"),
-        ("accuracy", "baseline", "baseline"),
+        ("accuracy", "reference", "reference"),
     ],
 )
 def test_what_a_bound_claims(quantity: str, direction: str, claim: str) -> None:

@@ -59,7 +59,7 @@ def test_figures_for_mlps_alone() -> None:
     values = evaluate(mlp.bounds, MLPTransformerConfig(d=10, w=100), bigrams(50))
     assert values["baum"].value == 1000
     assert values["bubeck"].value == 250
-    assert values["baum"].direction == values["bubeck"].direction == "baseline"
+    assert values["baum"].direction == values["bubeck"].direction == "reference"
 
 
 def test_the_one_head_of_the_mlp_transformer() -> None:
@@ -141,5 +141,5 @@ def test_all_bounds_can_be_shown_and_share_one_namespace() -> None:
     names = [bound.name for bound in together]
     assert len(set(names)) == len(names)
     for bound in together:
-        assert all([bound.summary, bound.formula, bound.latex, bound.reference, bound.inputs])
+        assert all([bound.summary, bound.formula, bound.latex, bound.reference])
         assert bound.latex.count("{") == bound.latex.count("}")

@@ -18,7 +18,7 @@ from membench.theory.universal import expected_majority, expected_zero_head, mem
 from membench_tasks.bigram import BIGRAM, BigramConfig
 
 
-def evaluate(facts: Facts, parameters: int | None = None, bits: int = 32) -> dict[str, BoundValue]:
+def evaluate(facts: Facts, parameters: int | None = None, bits: int | None = 32) -> dict[str, BoundValue]:
     setting = Setting("any", None, facts, parameters, bits)
     return {value.name: value for value in evaluate_bounds(membench_bounds(), setting, expensive=True)}
 
@@ -65,6 +65,10 @@ def test_information_as_a_bound() -> None:
     assert evaluate(facts, 9020)["required-bits"].value == pytest.approx(2500 * math.log2(50) / 9020)
     assert evaluate(facts, 9020)["information"].status == "vacuous"
     assert evaluate(facts)["information"].reason == "does not apply: the number of parameters is not known here"
+    assert evaluate(facts, 9020, 64)["information-capacity"].value == pytest.approx(64 * 9020 / math.log2(50))
+    for name in ("information", "information-capacity"):
+        unknown = evaluate(facts, 9020, None)[name]
+        assert unknown.reason == "does not apply: the number of bits of a parameter is not known here"
     assert evaluate(facts, 0)["information"].reason == "does not apply: the model has no parameters"
 
 

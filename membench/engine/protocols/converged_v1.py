@@ -18,4 +18,8 @@ def probe(bench: Workbench, config: Converged, part: int) -> list[float]:
 
 def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> list[Outcome]:
     replicas, choice = converged.least_loss(bench, config, seeds, finishes=False)
-    return [bench.outcome(one.seed, one.best.state, trace=converged.first_trace(one, choice)) for one in replicas if one.best]
+    return [
+        bench.outcome(one.seed, one.best.state, trace=converged.first_trace(one, choice))
+        for one in replicas
+        if one.best
+    ]

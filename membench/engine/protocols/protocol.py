@@ -23,6 +23,7 @@ class Protocol:
     version: int
     summary: str
     config: type  # a frozen dataclass; its fields are the -P options
+    current: bool = True  # an older version is kept under a name of its own, because records of it exist
     ranked: bool = True  # whether its numbers belong on a leaderboard
     check: Callable[[Architecture[Any], Any], None] | None = None  # raises UsageError for what it cannot be used on
     trains: bool = True  # whether it takes steps; then it says how many, and how to take fewer
@@ -36,6 +37,11 @@ class Protocol:
         if self.trains != (self.work is not None and self.shortened is not None):
             needed = "it must declare work and shortened" if self.trains else "it has neither work nor shortened"
             raise ValueError(f"protocol '{self.name}': trains={self.trains}, so that {needed}")
+
+    @property
+    def key(self) -> str:
+        """The name on the command line: converged, or converged-v1 for an older version."""
+        return self.name if self.current else f"{self.name}-v{self.version}"
 
     def probe(self, bench: Workbench, config: Any, part: int) -> list[float]:
         scores: list[float] = importlib.import_module(self.module).probe(bench, config, part)
@@ -94,6 +100,11 @@ def check_construction(architecture: Architecture[Any], config: Construct) -> No
 
 
 def _converged_work(config: Converged, seeds: int) -> float:
+    """Both stages to their end: the second screens four settings in half a round and goes on with one."""
+    return _converged_v1_work(config, seeds) + seeds * config.steps * (2.0**config.rounds)
+
+
+def _converged_v1_work(config: Converged, seeds: int) -> float:
     """All rounds of every seed, and the probes: twice the first round, for two seeds and each setting."""
     settings = (1 if config.lr else 3) * (1 if config.beta1 else 2)
     probes = 2 * 2 * settings * config.steps if settings > 1 else 0
@@ -106,18 +117,30 @@ def _converged_shortened(config: Converged, steps: int) -> Converged:
 
 
 PROTOCOLS = {
-    protocol.name: protocol
+    protocol.key: protocol
     for protocol in (
         Protocol(
             name="converged",
-            version=1,
-            summary="Exact gradient over all facts, Adam with decay, longer rounds until more steps no longer help: "
-            "measures capacity.",
+            version=2,
+            summary="Exact gradient over all facts and Adam, in longer rounds until more steps no longer help: first "
+            "for the least loss, then for the most facts.",
             config=Converged,
             work=_converged_work,
             shortened=_converged_shortened,
             probes=2,
             module=f"{__package__}.converged",
+        ),
+        Protocol(
+            name="converged",
+            version=1,
+            current=False,
+            summary="The first version of converged, for the least loss alone: finds fewer facts when too many are "
+            "asked for.",
+            config=Converged,
+            work=_converged_v1_work,
+            shortened=_converged_shortened,
+            probes=2,
+            module=f"{__package__}.converged_v1",
         ),
         Protocol(
             name="dana2024",
@@ -151,7 +174,16 @@ PROTOCOLS = {
 }
 
 
-def get_protocol(name: str) -> Protocol:
-    if name not in PROTOCOLS:
+def get_protocol(name: str, version: int | None = None) -> Protocol:
+    """By its name on the command line, or by the name and version of a record."""
+    if version is None:
+        if name not in PROTOCOLS:
+            raise unknown("protocol", name, PROTOCOLS, "list them with: membench run --help")
+        return PROTOCOLS[name]
+    versions = {one.version: one for one in PROTOCOLS.values() if one.name == name}
+    if not versions:
         raise unknown("protocol", name, PROTOCOLS, "list them with: membench run --help")
-    return PROTOCOLS[name]
+    if version not in versions:
+        there = " and ".join(map(str, sorted(versions)))
+        raise UsageError(f"it is of version {version} of protocol {name}, and here is version {there}")
+    return versions[version]

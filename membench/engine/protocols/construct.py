@@ -24,4 +24,4 @@ def _construct(bench: Workbench, config: Construct, seed: int) -> Outcome:
     report = dict(known[name](filled, facts))
     module = bench.model(seed, "float64")  # the ordinary model, with nothing but the constructed weights
     module.load_state_dict(filled.state_dict())
-    return Outcome(seed, module, facts, {"construction": name, **report})
+    return Outcome(seed, module, facts, trace={"construction": name, **report})

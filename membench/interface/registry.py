@@ -112,6 +112,13 @@ class Registry:
         self._require("task", name, known, "list them with: membench tasks")
         return known[name]
 
+    def add(self, architecture: Architecture[Any]) -> Architecture[Any]:
+        """One of this process, for the executor `inline` alone. UsageError for a name that is taken."""
+        if architecture.name in self.architectures:
+            raise UsageError(f"the name '{architecture.name}' is taken; rename the class")
+        self.plugins.append(Plugin(architecture.name, "this process", "", architectures=(architecture,)))
+        return architecture
+
     def provider(self, item: Architecture[Any] | Task[Any]) -> Plugin:
         return next(p for p in self.plugins if any(item is one for one in (*p.architectures, *p.tasks)))
 

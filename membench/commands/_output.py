@@ -1,53 +1,26 @@
-"""What several verbs share: choosing plugins, and printing for people or for machines."""
+"""What several verbs print, for people or for machines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import MISSING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from membench.errors import UsageError
 from membench.interface.options import Option, options_of
-from membench.interface.registry import Registry, Selection
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def plugin_options(command: F) -> F:
-    """--plugin and --block, for every verb that loads plugins."""
-    command = click.option(
-        "--block", multiple=True, metavar="NAME", help="Leave a plugin (or a whole distribution) out."
-    )(command)
-    return click.option(
-        "--plugin",
-        "files",
-        multiple=True,
-        type=click.Path(),
-        metavar="FILE.py",
-        help="Load a plugin that is not installed from its file.",
-    )(command)
-
-
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
-
-
-def load_registry(files: tuple[str, ...], block: tuple[str, ...]) -> Registry:
-    """The plugins that were asked for. One that does not load stops nobody, but whoever named its file is told."""
-    registry = Registry(Selection.from_environment(files, block))
-    named = {Path(file).stem for file in files}
-    for plugin in registry.plugins:
-        if plugin.name in named and plugin.status == "failed":
-            click.echo(f"membench: plugin '{plugin.name}' did not load: {plugin.reason}", err=True)
-        elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
-            click.echo(f"membench: plugin '{plugin.name}' provides nothing; it has no hook of membench", err=True)
-    return registry
+if TYPE_CHECKING:
+    from membench.execute.run import Run
+    from membench.regress.compare import Comparisons
+    from membench.results import Results
 
 
 def print_json(value: Any) -> None:
@@ -88,20 +61,83 @@ def options_table(config: type, flag: str) -> Table:
     return table
 
 
-def parse_seeds(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    """`5` means the seeds 0 to 4; `3,7` and `10:14` name the seeds themselves."""
+def show_results(results: Results, as_json: bool) -> None:
+    """What `run` and `sweep` print."""
+    from membench_leaderboard.frame import to_frame
+    from membench_leaderboard.rows import summarise
+    from membench_leaderboard.table import boards, rows_as_json
+
+    rows, ran = summarise(to_frame(results.records)), results.ran or 0
+    found = len(results) - ran
+    if as_json:
+        print_json({"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found})
+        return
+    out = console()
+    for board in boards(rows, rank=False, width=out.width):
+        out.print(board)
+    parts = {f"{record.task['name']}/{record.architecture['name']}" for record in results.records}
+    folders = ", ".join(f"{results.folder}/{part}" for part in sorted(parts))
+    out.print(f"{ran} new, {found} found as records in {escape(folders)}", soft_wrap=True)
+    out.print(f"Next: membench leaderboard {results.folder}", style="dim", soft_wrap=True, markup=False)
+
+
+def announce(planned: Run, as_json: bool) -> None:
+    """How much is to be done and how long it takes; the calibration behind that takes some seconds itself."""
+    from membench.verbs.run import estimate_of
+
+    total, pending = len(planned.trials), len(planned.pending)
+    found = estimate_of(planned)
+    if as_json:
+        print_json({"trials": total, "pending": pending, **asdict(found)})
+        return
+    points = len({trial.point for trial in planned.pending})
+    click.echo(f"{total} trials, {total - pending} done, {pending} to run at {points} points of the grid")
+    if pending:
+        workers = planned.execution.workers
+        click.echo(f"{found}, with {workers} worker process{'' if workers == 1 else 'es'}")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """UsageError now, and not after minutes of measuring, for a file whose folder is not there."""
+    for path in paths:
+        if path and not path.absolute().parent.is_dir():
+            raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
+
+
+def publish(
+    found: Comparisons, heading: str, notes: Sequence[str], *, markdown: Path | None, junit: Path | None, as_json: bool
+) -> None:
+    """Show the comparisons on standard output and write the files that were asked for."""
+    from membench.records.files import write_atomically
+    from membench.regress.report import as_junit, as_markdown, as_plain, as_table, changed, summary
+
+    if markdown:
+        write_atomically(markdown, as_markdown(found, heading, notes))
+    if junit:
+        write_atomically(junit, as_junit(found, heading))
+    if as_json:
+        print_json(as_plain(found, heading, notes))
+        return
+    out = console()
+    out.print(as_table(found, heading) if changed(found) else escape(heading))
+    for line in (*summary(found), *notes):
+        out.print(escape(line), soft_wrap=True)
+
+
+@contextmanager
+def baseline_untouched() -> Iterator[None]:
+    """An interruption is told in other words than that of a run: records of a suite are not continued from."""
     try:
-        if text.isdigit():
-            seeds = list(range(int(text)))
-        else:
-            seeds = [seed for part in text.split(",") for seed in _seed_range(part)]
-    except ValueError:
-        seeds = []
-    if not seeds or min(seeds) < 0 or len(seeds) > 10_000:
-        raise UsageError(f"--seeds {text}: a number of seeds such as 5, or seeds such as 3,7 or 10:14, is needed")
-    return tuple(dict.fromkeys(seeds))
+        yield
+    except KeyboardInterrupt:
+        click.echo("membench: interrupted; the baseline is as it was", err=True)
+        raise SystemExit(130) from None
 
 
-def _seed_range(text: str) -> range:
-    first, _, last = text.partition(":")
-    return range(int(first), int(last or first) + 1)
+def finish(found: Comparisons, strict: bool) -> None:
+    """Exit code 1 when capacity was lost; a warning where nothing can be said."""
+    from membench.regress.report import fail_if_lost
+
+    warning = fail_if_lost(found, strict)
+    if warning:
+        click.echo(f"membench: {warning}", err=True)

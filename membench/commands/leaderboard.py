@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, print_json
 from membench.errors import UsageError, unknown
 from membench.plan.budget import parse_budget
+from membench.verbs.arguments import load_registry
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from membench.commands.common import load_registry, plugin_options
+from membench.commands._options import plugin_options
 from membench.errors import UsageError
 from membench.records.files import write_atomically
+from membench.verbs.arguments import load_registry
 
 
 @click.command()

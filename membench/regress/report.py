@@ -20,6 +20,7 @@ from membench.regress.compare import (
     NOT_COMPARABLE,
     TOO_FEW,
     VERDICTS,
+    CapacityLost,
     Comparison,
     Comparisons,
 )
@@ -31,6 +32,20 @@ NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def sentence(row: Comparison) -> str:
     return f"{_whole(row)}: {row.metric} from {_decimal(row.old)} to {_decimal(row.new)} (p = {_p(row)})"
+
+
+def fail_if_lost(found: Comparisons, strict: bool) -> str:
+    """CapacityLost when something was lost, or with `strict` when nothing could be said of something.
+
+    Otherwise a warning for what nothing could be said of, or nothing.
+    """
+    lost, unsaid = found.of(LOST), found.of(NOT_COMPARABLE, TOO_FEW)
+    if lost:
+        raise CapacityLost("\n".join(f"capacity was lost: {sentence(row)}" for row in lost))
+    words = f"nothing can be said of {len(unsaid)} of {len(found.rows)} comparisons"
+    if unsaid and strict:
+        raise CapacityLost(f"--strict: {words}")
+    return f"warning: {words}; --strict makes this a failure" if unsaid else ""
 
 
 def summary(found: Comparisons) -> list[str]:

@@ -46,9 +46,7 @@ def reproduce(
     that came with membench are used.
     """
     if experiment == ALL:
-        raise UsageError(
-            f"one experiment at a time is reproduced from Python; there are: {', '.join(experiments.names())}"
-        )
+        raise UsageError(f"name one experiment at a time; there are: {', '.join(experiments.names())}")
     registry = load_registry(plugins, block)
     execution = execution_of((), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
     (planned,) = prepare(

@@ -54,6 +54,8 @@ class Floor:
             raise UsageError(
                 f"{name}: a floor is of one task config, not of {len(configs)}; give single values with -T"
             )
+        if seed < 0 or starts < 1:
+            raise UsageError(f"--seed {seed} --starts {starts}: a seed of at least 0 and at least 1 descent are needed")
         ranks = expand(Rank, assignments(rank_options), "floor", "the only option is d")
         return cls(task, configs[0], sorted({rank.d for rank in ranks}), seed, starts)
 

@@ -65,8 +65,8 @@ class PlannedExperiment:
 
     def among(self, records: Iterable[Record]) -> list[Record]:
         """The records of its trials. UsageError when some are not there."""
-        found = {(record.id, record.seed): record for record in records}
-        there = [found[trial.id, trial.seed] for trial in self.trials if (trial.id, trial.seed) in found]
+        by_trial = {(record.id, record.seed): record for record in records}
+        there = [by_trial[trial.id, trial.seed] for trial in self.trials if (trial.id, trial.seed) in by_trial]
         missing = len(self.trials) - len(there)
         if missing:
             name = f"{self.experiment.name} with protocol {self.protocol}"
@@ -100,9 +100,9 @@ class Reproduction:
     @classmethod
     def of(cls, planned: PlannedExperiment, records: Sequence[Record], *, show: bool = False) -> Reproduction:
         """With `show`, progress is shown while laws are fitted."""
-        found, sentences = _analysed(planned, records, show)
+        drawn, sentences = _analysed(planned, records, show)
         claim = planned.experiment.claim
-        return cls(planned, records, found, sentences, judge(claim, found) if claim else None)
+        return cls(planned, records, drawn, sentences, judge(claim, drawn) if claim else None)
 
     @property
     def experiment(self) -> Experiment:
@@ -203,12 +203,12 @@ def _analysed(planned: PlannedExperiment, records: Sequence[Record], show: bool)
     require_columns(frame, [*figure.by, *([figure.bound] if figure.bound else [])])
     if figure.slope_over:
         frame, y = slopes(frame, figure.x, y, figure.slope_over, figure.by, figure.ceiling), "slope"
-    found = curves(frame, figure.x, y, figure.by)
+    drawn = curves(frame, figure.x, y, figure.by)
     if not figure.laws:
-        return found, []
+        return drawn, []
     ceiling = None if figure.slope_over else figure.ceiling
     try:
-        with counting(len(found), "curves fitted", show) as advance:
-            return fitted_all(found, figure.laws, ceiling, advance)
+        with counting(len(drawn), "curves fitted", show) as advance:
+            return fitted_all(drawn, figure.laws, ceiling, advance)
     except UsageError as error:  # must not cost the figure, nor the experiments that come after
-        return found, [f"no law was fitted: {error}"]
+        return drawn, [f"no law was fitted: {error}"]

@@ -13,9 +13,9 @@ import click
 from membench.engine.execution import DEVICES, EXECUTORS, SWITCH, Execution
 from membench.errors import UsageError
 from membench.plan.request import Request
+from membench.verbs.arguments import MAX_SEEDS
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_SEEDS = 10_000
 
 
 def _all(*options: Callable[[F], F]) -> Callable[[F], F]:

@@ -86,15 +86,15 @@ def announce(planned: Run, as_json: bool) -> None:
     from membench.verbs.run import estimate_of
 
     total, pending = len(planned.trials), len(planned.pending)
-    found = estimate_of(planned)
+    time_needed = estimate_of(planned)
     if as_json:
-        print_json({"trials": total, "pending": pending, **asdict(found)})
+        print_json({"trials": total, "pending": pending, **asdict(time_needed)})
         return
     points = len({trial.point for trial in planned.pending})
     click.echo(f"{total} trials, {total - pending} done, {pending} to run at {points} points of the grid")
     if pending:
         workers = planned.execution.workers
-        click.echo(f"{found}, with {workers} worker process{'' if workers == 1 else 'es'}")
+        click.echo(f"{time_needed}, with {workers} worker process{'' if workers == 1 else 'es'}")
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -105,22 +105,28 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def publish(
-    found: Comparisons, heading: str, notes: Sequence[str], *, markdown: Path | None, junit: Path | None, as_json: bool
+    comparisons: Comparisons,
+    heading: str,
+    notes: Sequence[str],
+    *,
+    markdown: Path | None,
+    junit: Path | None,
+    as_json: bool,
 ) -> None:
     """Show the comparisons on standard output and write the files that were asked for."""
     from membench.records.files import write_atomically
     from membench.regress.report import as_junit, as_markdown, as_plain, as_table, changed, summary
 
     if markdown:
-        write_atomically(markdown, as_markdown(found, heading, notes))
+        write_atomically(markdown, as_markdown(comparisons, heading, notes))
     if junit:
-        write_atomically(junit, as_junit(found, heading))
+        write_atomically(junit, as_junit(comparisons, heading))
     if as_json:
-        print_json(as_plain(found, heading, notes))
+        print_json(as_plain(comparisons, heading, notes))
         return
     out = console()
-    out.print(as_table(found, heading) if changed(found) else escape(heading))
-    for line in (*summary(found), *notes):
+    out.print(as_table(comparisons, heading) if changed(comparisons) else escape(heading))
+    for line in (*summary(comparisons), *notes):
         out.print(escape(line), soft_wrap=True)
 
 
@@ -134,10 +140,10 @@ def baseline_untouched() -> Iterator[None]:
         raise SystemExit(130) from None
 
 
-def finish(found: Comparisons, strict: bool) -> None:
+def finish(comparisons: Comparisons, strict: bool) -> None:
     """Exit code 1 when capacity was lost; a warning where nothing can be said."""
     from membench.regress.report import fail_if_lost
 
-    warning = fail_if_lost(found, strict)
+    warning = fail_if_lost(comparisons, strict)
     if warning:
         click.echo(f"membench: {warning}", err=True)

@@ -59,27 +59,27 @@ def bounds(
     membench bounds --model aot --task bigram -M H=1:31:5 --plot bounds.png
     """
     registry = load_registry(files, block)
-    found = evaluate(registry, model, task, model_options, task_options, seed=seed, expensive=expensive)
+    evaluated = evaluate(registry, model, task, model_options, task_options, seed=seed, expensive=expensive)
     if plot:
-        found.write_plot(plot)
+        evaluated.write_plot(plot)
         click.echo(f"wrote {plot}", err=True)
     if as_json:
-        print_json(found.as_json())
+        print_json(evaluated.as_json())
     elif markdown:
-        click.echo("\n\n".join(_markdown(point, found) for point in found.points))
-    elif len(found.points) == 1:
-        for table in _one(found.points[0], found):
+        click.echo("\n\n".join(_markdown(point, evaluated) for point in evaluated.points))
+    elif len(evaluated.points) == 1:
+        for table in _one(evaluated.points[0], evaluated):
             console().print(table)
     else:
-        console().print(_many(found))
+        console().print(_many(evaluated))
 
 
-def _one(point: PointBounds, found: Bounds) -> tuple[Table, Table]:
+def _one(point: PointBounds, evaluated: Bounds) -> tuple[Table, Table]:
     """What the bounds say, and a table of those that say nothing here and why."""
     speaking = listing(escape(point.title), "bound", "says", "by")
     silent = listing("\nSilent here", "bound", "why")
     for value in point.values:
-        bound = found.known[value.name]
+        bound = evaluated.known[value.name]
         if applies(value):
             style = COLOURS.get(bound.claim)
             speaking.add_row(value.name, _says(value, bound), escape(bound.formula), style=style)
@@ -94,26 +94,26 @@ def _says(value: BoundValue, bound: Bound) -> str:
     return f"{says(value)}\n[dim]{bound.claim}{average}{only}[/dim]"
 
 
-def _many(found: Bounds) -> Table:
-    headers, rows = found.by_point()
+def _many(evaluated: Bounds) -> Table:
+    headers, rows = evaluated.by_point()
     table = listing("Values by grid point", "bound", *headers)
     for name, values in rows.items():
         table.add_row(name, *map(short, values))
     return table
 
 
-def _markdown(point: PointBounds, found: Bounds) -> str:
+def _markdown(point: PointBounds, evaluated: Bounds) -> str:
     from tabulate import tabulate
 
     rows = [
         {
             "bound": value.name,
             "of": value.quantity,
-            "claim": found.known[value.name].claim,
+            "claim": evaluated.known[value.name].claim,
             "value": "-" if value.value is None else f"{value.value:.6g}",
-            "formula": _formula(found.known[value.name]),
+            "formula": _formula(evaluated.known[value.name]),
             "note": value.reason or "",
-            "reference": found.known[value.name].reference,
+            "reference": evaluated.known[value.name].reference,
         }
         for value in point.values
     ]

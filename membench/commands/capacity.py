@@ -66,18 +66,18 @@ def capacity(
     """
     check_figure_path(plot)
     registry = load_registry(files, block)
-    found = find(registry, request, execution, out, vary=vary, levels=levels, resolution=resolution, largest=largest)
+    result = find(registry, request, execution, out, vary=vary, levels=levels, resolution=resolution, largest=largest)
     if plot:
-        found.write_plot(plot)
+        result.write_plot(plot)
         click.echo(f"wrote {plot}", err=True)
     if as_json:
-        print_json(found.as_json())
+        print_json(result.as_json())
         return
-    headers, rows = found.table()
-    table = listing(escape(found.subject.title), *headers)
+    headers, rows = result.table()
+    table = listing(escape(result.subject.title), *headers)
     for row in rows:
         table.add_row(*row)
     console().print(table)
-    new, old = found.ran, len(found.measurements) - found.ran
-    for sentence in (*found.sentences(), f"{new} new, {old} found as records in {found.store.root}"):
+    new, old = result.ran, len(result.measurements) - result.ran
+    for sentence in (*result.sentences(), f"{new} new, {old} found as records in {result.store.root}"):
         console().print(escape(sentence), soft_wrap=True)

@@ -43,6 +43,6 @@ def compare(
     membench compare old-results/ new-results/ --watch accuracy=0.02 --watch bits_per_parameter
     """
     check_writable(markdown, junit)
-    found = compare_records(old, new, watch=watched)
-    publish(found, f"{new} against {old}", [], markdown=markdown, junit=junit, as_json=as_json)
-    finish(found, strict)
+    comparisons = compare_records(old, new, watch=watched)
+    publish(comparisons, f"{new} against {old}", [], markdown=markdown, junit=junit, as_json=as_json)
+    finish(comparisons, strict)

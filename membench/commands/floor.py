@@ -42,23 +42,23 @@ def floor(
     \b
     membench floor --task low-entropy -T N=10 -M d=1:9
     """
-    found = Floor.of(load_registry(files, block), task, task_options, rank_options, seed=seed, starts=starts)
+    result = Floor.of(load_registry(files, block), task, task_options, rank_options, seed=seed, starts=starts)
     try:
-        descend(found)
+        descend(result)
     finally:  # Ctrl-C shows what was found so far
-        _show(found, as_json)
+        _show(result, as_json)
     if plot:
-        found.write_plot(plot)
+        result.write_plot(plot)
         click.echo(f"wrote {plot}", err=True)
 
 
-def _show(found: Floor, as_json: bool) -> None:
+def _show(result: Floor, as_json: bool) -> None:
     if as_json:
-        print_json(found.as_json())
+        print_json(result.as_json())
         return
-    title = f"{found.title}, seed {found.seed}: KL in nats"
+    title = f"{result.title}, seed {result.seed}: KL in nats"
     table = listing(title, "d", "proven lower", "best found", "worst end", "descents", "max |gradient|")
-    for one in found.intervals:
+    for one in result.intervals:
         ends = (f"{one.lower:.3g}", f"{one.upper:.6f}", f"{one.worst:.6f}")
         table.add_row(str(one.d), *ends, str(one.starts), f"{one.gradient_norm:.1e}")
     console().print(table)

@@ -83,33 +83,36 @@ def reproduce(
     if dry_run:
         announce(run_of(planned, registry, execution, out), as_json)
         return
-    told: list[dict[str, Any]] = []
+    as_data: list[dict[str, Any]] = []
     records: list[Record] = []
     for one in planned:
         started = time.perf_counter()
-        found = conclude(one, registry, execution, out, published=published)
-        files_written = [str(path) for path in found.write(figures)]
-        records += found.records
-        told.append({**found.as_json(), "files": files_written, "seconds": round(time.perf_counter() - started, 1)})
+        reproduction = conclude(one, registry, execution, out, published=published)
+        written = [str(path) for path in reproduction.write(figures)]
+        seconds = round(time.perf_counter() - started, 1)
+        records += reproduction.records
+        as_data.append({**reproduction.as_json(), "files": written, "seconds": seconds})
         if not as_json:
-            _show(found, files_written)
+            _show(reproduction, written)
     if as_json:
-        print_json(told)
+        print_json(as_data)
     fail_if_any(records)
 
 
-def _show(found: Reproduction, written: Sequence[str]) -> None:
-    experiment, out = found.experiment, console()
+def _show(reproduction: Reproduction, written: Sequence[str]) -> None:
+    experiment, out = reproduction.experiment, console()
     title = f"{escape(experiment.name)}: {escape(experiment.title)}"
-    out.print(f"[bold]{title}[/bold]  |  protocol {found.planned.protocol}")
-    out.print(_means(found.curves))
-    if len(found.curves) > FEW and any(curve.fits for curve in found.curves):
-        out.print(_laws(found.curves, experiment.claim.law if experiment.claim else ""))
+    out.print(f"[bold]{title}[/bold]  |  protocol {reproduction.planned.protocol}")
+    out.print(_means(reproduction.curves))
+    if len(reproduction.curves) > FEW and any(curve.fits for curve in reproduction.curves):
+        out.print(_laws(reproduction.curves, experiment.claim.law if experiment.claim else ""))
     else:
-        for sentence in found.sentences:
+        for sentence in reproduction.sentences:
             out.print(escape(sentence), soft_wrap=True)
-    if found.verdict and experiment.claim:
-        out.print(f"Claim: {escape(experiment.claim.text)}\n[bold]{escape(str(found.verdict))}[/bold]", soft_wrap=True)
+    if reproduction.verdict and experiment.claim:
+        out.print(
+            f"Claim: {escape(experiment.claim.text)}\n[bold]{escape(str(reproduction.verdict))}[/bold]", soft_wrap=True
+        )
     out.print(f"[dim]wrote {escape(', '.join(written))}[/dim]\n", soft_wrap=True)
 
 

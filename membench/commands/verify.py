@@ -58,22 +58,23 @@ def verify(
     membench verify submission/
     membench verify submission/ --retrain
     """
-    found = check(folder, load_registry(files, block), retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
-    _show(found, as_json)
-    if found.failed:
+    verification = check(folder, load_registry(files, block), retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
+    _show(verification, as_json)
+    if verification.failed:
         sys.exit(1)
 
 
-def _show(found: Verification, as_json: bool) -> None:
+def _show(verification: Verification, as_json: bool) -> None:
     if as_json:
-        again = {"salt": found.salt, "retrained": [one.as_json() for one in found.repeats]} if found.repeats else {}
-        print_json({"records": [one.as_json() for one in found.verdicts], **again})
+        repeats = [one.as_json() for one in verification.repeats]
+        again = {"salt": verification.salt, "retrained": repeats} if repeats else {}
+        print_json({"records": [one.as_json() for one in verification.verdicts], **again})
         return
     out = console()
-    out.print(_table(found.verdicts))
-    if found.repeats:
-        out.print(_repeats_table(found.repeats, found.salt))
-    counts = Counter(one.outcome for one in found.verdicts)
+    out.print(_table(verification.verdicts))
+    if verification.repeats:
+        out.print(_repeats_table(verification.repeats, verification.salt))
+    counts = Counter(one.outcome for one in verification.verdicts)
     out.print(", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS if counts[outcome]))
 
 

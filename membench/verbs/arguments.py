@@ -116,12 +116,13 @@ def _text(name: str, value: Any) -> str:
 def seeds_of(seeds: Seeds) -> tuple[int, ...]:
     """So many seeds, from 0 on, or these very seeds."""
     try:
-        found = tuple(range(seeds)) if isinstance(seeds, int) else tuple(dict.fromkeys(map(operator.index, seeds)))
+        named = range(seeds) if isinstance(seeds, int) else map(operator.index, seeds)
+        chosen = tuple(dict.fromkeys(named))
     except TypeError:
-        found = ()
-    if not found or min(found) < 0 or len(found) > MAX_SEEDS:
+        chosen = ()
+    if not chosen or min(chosen) < 0 or len(chosen) > MAX_SEEDS:
         raise UsageError(f"seeds={seeds!r}: a number of seeds such as 5, or seeds such as [3, 7], is needed")
-    return found
+    return chosen
 
 
 def budgets_of(budget: str | int | Iterable[str | int] | None, count: str = "all") -> list[Budget]:

@@ -8,7 +8,7 @@ from membench.analysis.bounds import Bounds
 from membench.execute.progress import counting
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
-from membench.verbs.arguments import Model, Options, Paths, load_registry, model_of, say, texts_of
+from membench.verbs.arguments import Model, Options, Paths, load_registry, model_of, say, seeds_of, texts_of
 
 
 def bounds(
@@ -46,9 +46,11 @@ def evaluate(
 ) -> Bounds:
     """Of one architecture on one task: bounds of several would not fit one table."""
     architecture = registry.architecture(model)
-    trials = plan(registry, Request([model], [registry.task(task).name], model_options, task_options, seeds=(seed,)))
+    trials = plan(
+        registry, Request([model], [registry.task(task).name], model_options, task_options, seeds=seeds_of([seed]))
+    )
     with counting(len(trials), "points", show) as advance:
-        found = Bounds.of(registry, trials, expensive=expensive, advance=advance)
-    if found.are_general:
+        evaluated = Bounds.of(registry, trials, expensive=expensive, advance=advance)
+    if evaluated.are_general:
         say(f"no bound speaks of '{architecture.name}' alone; these hold for every model")
-    return found
+    return evaluated

@@ -35,12 +35,12 @@ def _samples(given: Records) -> list[Sample]:
     results = given if isinstance(given, Results) else load(given)
     if results.failed:
         say(f"left out {len(results.failed)} failed trials of {_name(given)}")
-    found = samples(results.records)
-    if not found:
+    finished = samples(results.records)
+    if not finished:
         raise UsageError(
             f"{_name(given)} has no finished trials; make some with: membench run --model aot --task bigram"
         )
-    return found
+    return finished
 
 
 def _name(given: Records) -> str:

@@ -21,13 +21,13 @@ def floor(
     progress: bool = True,
 ) -> Floor:
     """Bracket the best divergence of logits of rank d, as `membench floor` does: M={"d": range(1, 10)}."""
-    found = Floor.of(load_registry(plugins, block), task, texts_of(T), texts_of(M), seed=seed, starts=starts)
-    descend(found, show=progress)
-    return found
+    result = Floor.of(load_registry(plugins, block), task, texts_of(T), texts_of(M), seed=seed, starts=starts)
+    descend(result, show=progress)
+    return result
 
 
-def descend(found: Floor, *, show: bool = True) -> None:
+def descend(result: Floor, *, show: bool = True) -> None:
     """Fills in one interval after the other; an interruption leaves those that were found."""
-    with counting(len(found.dimensions), "dimensions", show) as advance:
-        for _ in found.descend():
+    with counting(len(result.dimensions), "dimensions", show) as advance:
+        for _ in result.descend():
             advance()

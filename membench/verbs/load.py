@@ -1,4 +1,4 @@
-"""`membench.load`: records as results, from folders, single files, or what came with the package."""
+"""`membench.load`: records as results, from folders and single files."""
 
 from __future__ import annotations
 

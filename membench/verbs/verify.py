@@ -59,9 +59,9 @@ def verify(
         verdicts = check(paths, registry, jobs or available_cores(), timeout, lambda verdict: advance())
     salt = secrets.token_hex(8) if salt is None else salt
     repeats = _trained_again(verdicts, registry, salt, Execution(jobs=jobs), timeout, show) if retrain else []
-    found = Verification(verdicts, repeats, salt)
-    write_marks(folder, {one.path: one.content for one in found.verified})
-    return found
+    verification = Verification(verdicts, repeats, salt)
+    write_marks(folder, {one.path: one.content for one in verification.verified})
+    return verification
 
 
 def _trained_again(

@@ -20,12 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from membench.records.record import Record
-from membench_leaderboard.board import board_data
+from membench_leaderboard.data import board_data
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.rows import summarise
+from membench_leaderboard.rows import summarise, tables
 from membench_leaderboard.scores import standings
 from membench_leaderboard.sources import gather, no_collection
-from membench_leaderboard.table import ranked_tables
 
 T = TypeVar("T")
 ARCHITECTURES = ("one", "two", "three", "four", "five")
@@ -93,7 +92,7 @@ def main() -> None:
         (entries, _), reading = timed(f"read {count:,} records", lambda: gather([Path(folder)], published=False))
         frame, framing = timed("to a frame", lambda: to_frame(entries))
         rows, scoring = timed("means and intervals of models", lambda: summarise(frame))
-        _, ranking = timed("ranks, and scores of architectures", lambda: [standings(g) for _, g in ranked_tables(rows)])
+        _, ranking = timed("ranks, and scores of architectures", lambda: [standings(table) for table in tables(rows)])
         print(f"{'read and ranked':<44} {reading + framing + scoring + ranking:6.2f} s")
         timed("all as plain data, with commands", lambda: board_data(entries, rows))
 

@@ -6,22 +6,23 @@ import hashlib
 from typing import Any
 
 import pandas as pd
-from samples import make_record
+from samples import FACTS, make_record
 
 from membench.records.record import Record
-from membench_leaderboard.board import board_data
+from membench_leaderboard.data import board_data
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import summarise
 
 HOSTILE = "<script>alert(1)</script>"
 QUICK = {"name": "quick", "version": 1, "config": {}, "label": ""}
-PLAIN = {"name": "bigram", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500"}
-NOISY = {"name": "low-entropy", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500 p=0.1"}
+PLAIN = {"name": "bigram", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500", **FACTS}
+NOISY = {"name": "low-entropy", "version": 1, "config": {"N": 50, "T0": 2500}, "label": "N=50 T0=2500 p=0.1",
+         **FACTS, "kind": "distribution"}  # fmt: skip
 BOUNDS = (
     *make_record().bounds,
     {"name": "theorem-1", "quantity": "associations", "direction": "lower", "value": 200.0, "reason": None},
 )
-BAYES = {"name": "bayes", "quantity": "accuracy", "direction": "baseline", "value": 0.9, "reason": None}
+BAYES = {"name": "bayes", "quantity": "accuracy", "direction": "reference", "value": 0.9, "reason": None}
 
 
 def trials(name: str, size: int, accuracy: float, seeds: int = 3, **changes: Any) -> list[Record]:

@@ -3,140 +3,82 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from membench.engine.protocols.protocol import PROTOCOLS
-from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.records.record import Record
-from membench_leaderboard.board import rerun_commands
-from membench_leaderboard.frame import Entry
-from membench_leaderboard.rows import sorted_by
-from membench_leaderboard.scores import Piece, pieces, standings
-from membench_leaderboard.table import is_ranked, origin, plain, protocol_words, ranked_tables, title, verification
+from membench.records.store import Entry
+from membench_leaderboard.columns import MODELS, UNKNOWN, Column, number, score_columns
+from membench_leaderboard.data import plain
+from membench_leaderboard.rerun import rerun_commands
+from membench_leaderboard.rows import Row, is_ranked
+from membench_leaderboard.scores import Piece, pieces, score
+from membench_leaderboard.select import Candidate, find_row
+from membench_leaderboard.table import printable
+from membench_leaderboard.words import METRIC, title, whose
 
-Row = dict[str, Any]
-LISTED = 8  # candidates that an error names
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """Something that can be explained: some models of one architecture in one table, and the rank they share."""
-
-    common: Mapping[str, Any]
-    rank: int | None
-    architecture: str
-    published: bool
-    models: list[Row]
-    by: str
-
-    @property
-    def words(self) -> str:
-        model = self.models[0]
-        who = f"{self.architecture} {model['config']} ({model['id']})" if len(self.models) == 1 else self.architecture
-        where = f"{self.common['task']} ({self.common['task_config']}), {self.common['protocol']}"
-        return f"{who} on {where}{', published' if self.published else ''}"
+Story = Mapping[str, Any]
 
 
 def explain(
-    found: Sequence[Entry], rows: pd.DataFrame, text: str, registry: Registry, *, models: bool = False
+    entries: Sequence[Entry], rows: pd.DataFrame, text: str, registry: Registry, *, models: bool = False
 ) -> dict[str, Any]:
     """The story of the row that `text` means: a rank, an architecture, or the start of an id.
 
     Ranks are those of the models, or of the architectures. UsageError when nothing is meant, or too much.
     """
-    chosen = _chosen(text, _candidates(rows, models), _candidates(rows, True))
-    commands = rerun_commands(found, registry)
-    told = [_model(row, chosen, found, commands, registry) for row in chosen.models]
-    if len(told) == 1:
-        return told[0]
-    return plain(_score(chosen, {row["id"]: row["command"] for row in told}))
+    chosen = find_row(rows, text, models=models)
+    commands = rerun_commands(entries, registry)
+    if len(chosen.models) > 1:
+        return _architecture_story(chosen, commands)
+    return _model_story(chosen, entries, commands, registry)
 
 
-def _candidates(rows: pd.DataFrame, models: bool) -> list[_Candidate]:
-    return [one for common, group in ranked_tables(rows) for one in _of_table(common, group, models)]
-
-
-def _of_table(common: Mapping[str, Any], group: pd.DataFrame, models: bool) -> Iterable[_Candidate]:
-    rows = [{str(name): value for name, value in row.items()} for row in group.to_dict("records")]
-    ranks, by = is_ranked(common["protocol"]), sorted_by(group)
-    if models:
-        for row in rows:
-            yield _Candidate(common, row["rank"] if ranks else None, row["architecture"], row["published"], [row], by)
-        return
-    for one in standings(group):
-        who = one["architecture"], one["published"]
-        own = [row for row in rows if (row["architecture"], row["published"]) == who]
-        yield _Candidate(common, one["rank"] if ranks else None, *who, own, by)
-
-
-def _chosen(text: str, candidates: Sequence[_Candidate], models: Sequence[_Candidate]) -> _Candidate:
-    ranked = [one for one in candidates if text.isdigit() and one.rank == int(text)]
-    named = [one for one in candidates if one.architecture == text]
-    marked = [one for one in models if one.models[0]["id"].startswith(text)] if text else []
-    meant = ranked or named or marked
-    yours = [one for one in meant if not one.published]
-    meant = yours or meant
-    if len(meant) == 1:
-        return meant[0]
-    if not meant:
-        names = ", ".join(dict.fromkeys(one.architecture for one in candidates))
-        raise UsageError(
-            f"--explain {text}: no row has that rank, architecture or start of an id; the architectures are: {names}"
-        )
-    shown = "; ".join(one.words for one in meant[:LISTED]) + ("; .." if len(meant) > LISTED else "")
-    raise UsageError(
-        f"--explain {text} could mean {len(meant)} rows: {shown}; "
-        "say which with --task, -T and --protocol, by its architecture, or by its id"
-    )
-
-
-def _score(chosen: _Candidate, commands: Mapping[str, str]) -> dict[str, Any]:
+def _architecture_story(chosen: Candidate, commands: Mapping[tuple[str, bool], str]) -> dict[str, Any]:
     """An architecture with several models: which of them its area is made of."""
-    (standing,) = standings(pd.DataFrame(chosen.models))
-    return {
-        "kind": "score", "architecture": chosen.architecture, "title": title(chosen.common), "rank": chosen.rank,
-        "published": chosen.published, "sorted_by": chosen.by,
-        "pieces": [_piece(piece, chosen.by, commands) for piece in pieces(chosen.models, chosen.by)],
-        **{key: standing[key] for key in ("area", "area_low", "area_high", "budgets", "peak_bits_per_parameter",
-                                          "load_at_99", "ratio_to_bound", "ratio_to_oracle", "excess_kl")},
-        "models": [{key: row[key] for key in ("id", "config", "parameters", "without_embeddings", "accuracy", "kl",
-                                              "bits_per_parameter", "load")} for row in chosen.models],
-    }  # fmt: skip
+    by = chosen.table.by
+    scores = score(chosen.models, by)
+    listed = ("id", "config", "parameters", "without_embeddings", "accuracy", "kl", "bits_per_parameter", "load")
+    story = {
+        "kind": "score",
+        "title": title(chosen.table.common),
+        "sorted_by": by,
+        "rank": chosen.rank,
+        "architecture": chosen.architecture,
+        "published": chosen.published,
+        **{column.key: scores[column.key] for column in score_columns(by) if column.data and column.key in scores},
+        "pieces": [_piece(piece, by, commands) for piece in pieces(chosen.models, by)],
+        "models": [{key: row[key] for key in listed} for row in chosen.models],
+    }
+    return {key: plain(value) for key, value in story.items()}
 
 
-def _piece(piece: Piece, by: str, commands: Mapping[str, str]) -> Row:
+def _piece(piece: Piece, by: str, commands: Mapping[tuple[str, bool], str]) -> Row:
     row = piece.row
     told = {key: row[key] for key in ("id", "config", "parameters", by, "seeds")} if row else {}
-    command = commands[row["id"]] if row else None
+    command = commands[row["id"], row["published"]] if row else None
     return {"from": piece.start, "to": piece.end, "share": piece.weight, **told, "command": command}
 
 
-def _model(
-    row: Row,
-    chosen: _Candidate,
-    found: Iterable[Entry],
-    commands: Mapping[tuple[str, bool], str],
-    registry: Registry,
+def _model_story(
+    chosen: Candidate, entries: Iterable[Entry], commands: Mapping[tuple[str, bool], str], registry: Registry
 ) -> dict[str, Any]:
+    (row,) = chosen.models
     key = (row["id"], row["published"])
-    own = [e for e in found if e.record.complete and (e.record.id, e.published) == key]
+    own = [one for one in entries if one.record.complete and (one.record.id, one.published) == key]
     records = [entry.record for entry in own]
-    shown = ("id", "architecture", "config", "published", "parameters", "without_embeddings", "buffers", "identifiable",
-             "accuracy", "low", "high", "kl", "kl_low", "kl_high", "excess_kl", "associations", "bits",
-             "bits_per_parameter", "load", "ratio_to_bound", "ratio_to_oracle", "converged", "membench")  # fmt: skip
     story = {
         "kind": "model",
-        "title": title(chosen.common),
-        "protocol": protocol_words(chosen.common),
-        "rank": chosen.rank,
-        **{name: row[name] for name in shown},
-        "origin": origin(chosen.common["protocol"]),
-        "verification": verification(row["verified"]),
+        "title": title(chosen.table.common),
+        **{column.key: row[column.key] for column in MODELS if column.data},
         "provider": {key: records[0].architecture.get(key) for key in ("distribution", "version", "commit")},
         "seeds": [_seed(entry) for entry in sorted(own, key=lambda entry: entry.record.seed)],
         "bounds": _bounds(records),
@@ -145,7 +87,7 @@ def _model(
         "command": commands[key],
         "notes": _notes(records[0], registry),
     }
-    return plain(story)
+    return {key: plain(value) for key, value in story.items()}
 
 
 def _seed(entry: Entry) -> dict[str, Any]:
@@ -220,3 +162,119 @@ def _note(kind: str, part: Mapping[str, Any], versions: Mapping[str, Any]) -> st
     if versions[name] != version:
         return f"{kind} '{name}' is version {versions[name]} here, not {version}: the command makes another trial"
     return None
+
+
+def print_explanation(story: Story, out: Console) -> None:
+    """Commands and paths are printed in one line each, whatever the width, so that they can be copied."""
+    for part in _architecture_parts(story) if story["kind"] == "score" else _model_parts(story):
+        out.print(part, soft_wrap=not isinstance(part, Table))
+
+
+def _line(*parts: tuple[object, str] | object) -> Text:
+    """A line of text that is not markup; a part may come with its style."""
+    styled = [part if isinstance(part, tuple) else (part, "") for part in parts]
+    return Text.assemble(*((printable(words), style) for words, style in styled))
+
+
+def _model_parts(story: Story) -> Iterator[Text | Table]:
+    yield _line((story["architecture"], "bold"), f" {story['config']}  (id {story['id']})")
+    yield _line(story["title"])
+    yield _line(", ".join([_rank(story), story["origin"], story["verification"], whose(story)]))
+    yield _numbers(story, MODELS)
+    yield _seeds_table(story)
+    yield from _folders(story)
+    yield from _choices(story)
+    yield _bounds_table(story)
+    silent = sum(bound["status"] != "applies" or bound["value"] is None for bound in story["bounds"])
+    yield _line((f"{silent} more say nothing here: see them, and why, with --json", "dim"))
+    for environment in story["environment"]:
+        yield _line("environment: ", ", ".join(f"{key} {value}" for key, value in environment.items()))
+    yield from (_line("note: ", note) for note in story["notes"])
+    yield from _again("Again:", [story["command"]])
+
+
+def _again(words: str, commands: Iterable[str]) -> Iterator[Text]:
+    yield _line("")
+    yield _line(words)
+    yield from (_line("  ", command) for command in commands)
+
+
+def _rank(story: Story) -> str:
+    return f"rank {story['rank']}" if story["rank"] else "not ranked"
+
+
+def _listing(title: str, *headers: str) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for place, header in enumerate(headers):
+        table.add_column(header, overflow="fold", justify="right" if 0 < place < len(headers) - 1 else "left")
+    return table
+
+
+def _numbers(story: Story, columns: Sequence[Column]) -> Table:
+    """Every number that is known, with its interval and what it means."""
+    row = {key: len(value) if isinstance(value, list) else value for key, value in story.items()}
+    table = _listing("Numbers", "", "value", "meaning")
+    for column in columns:
+        value = column.text(row) if column.form else UNKNOWN
+        if value != UNKNOWN:
+            interval = f" ({words})" if (words := column.interval(row)) else ""
+            table.add_row(_line(column.header), _line(value, interval), _line((column.meaning, "dim")))
+    return table
+
+
+def _seeds_table(story: Story) -> Table:
+    table = _listing("Records", "seed", "accuracy", "KL", "steps", "seconds", "record")
+    for one in story["seeds"]:
+        steps = UNKNOWN if one["steps"] is None else str(one["steps"])
+        open_end = "" if one["converged"] in (True, None) else "+"
+        cells = (number(one["accuracy"]), number(one["kl"]), steps + open_end, number(one["seconds"], ".1f"))
+        table.add_row(str(one["seed"]), *map(_line, cells), _line(Path(one["record"]).name))
+    return table
+
+
+def _folders(story: Story) -> Iterator[Text]:
+    for folder in sorted({str(Path(one["record"]).parent) for one in story["seeds"]}):
+        yield _line("records in ", folder)
+
+
+def _choices(story: Story) -> Iterator[Text]:
+    if any(one["converged"] is False for one in story["seeds"]):
+        yield _line(("+ it could still improve with more steps", "dim"))
+    chosen = {", ".join(f"{key}={value}" for key, value in one["choice"].items()) for one in story["seeds"]} - {""}
+    yield from (_line("rate and betas: ", words) for words in sorted(chosen))
+    constructions = {str(one["construction"]) for one in story["seeds"] if one["construction"]}
+    yield from (_line("construction: ", words) for words in sorted(constructions))
+    notes = {str(note) for one in story["seeds"] for note in one["notes"]}
+    yield from (_line("note: ", words) for words in sorted(notes))
+
+
+def _bounds_table(story: Story) -> Table:
+    table = _listing("Bounds, mean over seeds", "name", "value", "on")
+    for bound in story["bounds"]:
+        if bound["status"] == "applies" and bound["value"] is not None:
+            restricted = f" ({bound['restricted_to']})" if bound["restricted_to"] else ""
+            words = f"{bound['quantity']}, {bound['direction']}{restricted}"
+            table.add_row(_line(bound["name"]), f"{bound['value']:.6g}", _line(words))
+    return table
+
+
+def _architecture_parts(story: Story) -> Iterator[Text | Table]:
+    by = story["sorted_by"]
+    yield _line((story["architecture"], "bold"), f"  {story['title']}")
+    yield _line(f"{_rank(story)}, {story['origin']}, {story['verification']}, {whose(story)}")
+    yield _numbers(story, score_columns(by))
+    table = _listing(f"Its area is the sum of share times {METRIC[by]}", "parameters", "share", METRIC[by], "model", "")
+    for piece in story["pieces"]:
+        table.add_row(*map(_line, _piece_cells(piece, by)))
+    yield table
+    commands = dict.fromkeys(piece["command"] for piece in story["pieces"] if piece["command"])
+    yield from _again(
+        f"Explain one of its {len(story['models'])} models by its id; again, for those that count:", commands
+    )
+
+
+def _piece_cells(piece: Story, by: str) -> tuple[str, ...]:
+    ends, share = f"{piece['from']:,.0f} to {piece['to']:,.0f}", number(piece["share"], ".3f")
+    if "id" not in piece:
+        return ends, share, UNKNOWN, "", "nothing fits"
+    return ends, share, number(piece[by]), piece["id"], piece["config"]

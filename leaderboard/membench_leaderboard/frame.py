@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
+from membench.measure.metrics import METRICS
 from membench.records.record import Record
+from membench.records.store import Entry
 
-METRICS = ("accuracy", "kl", "excess_kl", "associations", "bits", "bits_per_parameter")
 SIZES = ("parameters", "without_embeddings", "buffers", "identifiable")
 RATIOS = ("ratio_to_bound", "ratio_to_oracle")
-COLUMNS = (
-    "id", "seed", "task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config",
-    "architecture", "config", "published", *SIZES, *METRICS, *RATIOS, "load", "lower_bound", "lower_bound_name",
-    "zero_head", "chance", "bayes", "converged", "verified", "membench",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A record and what is known of it beside what it says."""
-
-    record: Record
-    source: str = ""  # the file that it was read from
-    published: bool = False  # it came with the package
-    verified: bool = False  # its weights were checked
+REFERENCES = {"zero_head": "zero-head", "bayes": "bayes"}  # column: name of the bound that is drawn for comparison
 
 
 def entries(records: Iterable[Record | Entry]) -> list[Entry]:
@@ -40,8 +26,12 @@ def to_frame(records: Iterable[Record | Entry]) -> pd.DataFrame:
     complete = [entry for entry in entries(records) if entry.record.complete]
     oracle = _oracle(entry.record for entry in complete)
     rows = [_row(entry, oracle.get(_subject(entry.record), math.nan) if oracle else math.nan) for entry in complete]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.drop_duplicates(["id", "seed", "published"], ignore_index=True)
+    columns = {name: [row[name] for row in rows] for name in _row(_BLANK, math.nan)}
+    return pd.DataFrame(columns).drop_duplicates(["id", "seed", "published"], ignore_index=True)
+
+
+_NOTHING: dict[str, Any] = {"name": "", "version": 0, "config": {}}
+_BLANK = Entry(Record(id="", seed=0, status="", architecture=_NOTHING, task=_NOTHING, protocol=_NOTHING))
 
 
 def _subject(record: Record) -> tuple[str, ...]:
@@ -59,34 +49,44 @@ def _oracle(records: Iterable[Record]) -> dict[tuple[str, ...], float]:
     return {subject: sum(counts) / len(counts) for subject, counts in found.items()}
 
 
-def _row(entry: Entry, oracle: float) -> tuple[Any, ...]:
-    """The columns, in their order: tuples, because there may be many thousands of them."""
+def _row(entry: Entry, oracle: float) -> dict[str, Any]:
     record = entry.record
-    bounds = {bound.get("name"): bound for bound in record.bounds if isinstance(bound, dict)}
     associations = _number(record.metrics.get("associations"))
     value, name = record.proven("accuracy")
     guaranteed = record.proven("associations")[0]
-    return (
-        record.id, record.seed,
-        str(record.task["name"]), record.task["version"], describe(record.task),
-        str(record.protocol["name"]), record.protocol["version"], describe(record.protocol),
-        str(record.architecture["name"]), describe(record.architecture), entry.published,
-        *(_number(record.size.get(key)) for key in SIZES),
-        *(_number(record.metrics.get(key)) for key in METRICS),
-        associations / guaranteed if guaranteed > 0 else math.nan, associations / oracle if oracle else math.nan,
-        _load(record, bounds), value, name,
-        *(_number(bounds.get(key, {}).get("value")) for key in ("zero-head", "chance", "bayes")),
-        record.trace.get("converged"), entry.verified, str(record.environment.get("membench") or "unknown"),
-    )  # fmt: skip
+    answers = _number(record.task.get("answers"))
+    return {
+        "id": record.id,
+        "seed": record.seed,
+        "task": str(record.task["name"]),
+        "task_version": record.task["version"],
+        "task_config": describe(record.task),
+        "kind": record.task.get("kind"),
+        "protocol": str(record.protocol["name"]),
+        "protocol_version": record.protocol["version"],
+        "protocol_config": describe(record.protocol),
+        "architecture": str(record.architecture["name"]),
+        "config": describe(record.architecture),
+        "published": entry.published,
+        **{key: _number(record.size.get(key)) for key in SIZES},
+        **{key: _number(record.metrics.get(key)) for key in METRICS},
+        "ratio_to_bound": associations / guaranteed if guaranteed > 0 else math.nan,
+        "ratio_to_oracle": associations / oracle if oracle else math.nan,
+        "load": _load(record, answers),
+        "lower_bound": value,
+        "lower_bound_name": name,
+        "chance": 1 / answers if answers > 0 else math.nan,
+        **{column: record.reference(bound) for column, bound in REFERENCES.items()},
+        "converged": record.trace.get("converged"),
+        "verified": entry.verified,
+        "membench": str(record.environment.get("membench") or "unknown"),
+    }
 
 
-def _load(record: Record, bounds: Mapping[Any, Mapping[str, Any]]) -> float:
-    """T0 log2 N / P: the bits that the facts would take, for each parameter."""
-    config = record.task["config"] if isinstance(record.task["config"], dict) else {}
-    facts = _number(bounds.get("support", {}).get("value", config.get("T0")))
-    vocabulary = 1 / (_number(bounds.get("chance", {}).get("value")) or math.nan)
-    parameters = _number(record.size.get("parameters"))
-    return facts * math.log2(vocabulary) / parameters if vocabulary > 0 and parameters > 0 else math.nan
+def _load(record: Record, answers: float) -> float:
+    """T0 log2 A / P: the bits that the facts would take, for each parameter."""
+    contexts, parameters = _number(record.task.get("contexts")), _number(record.size.get("parameters"))
+    return contexts * math.log2(answers) / parameters if answers > 0 and parameters > 0 else math.nan
 
 
 def _number(value: Any) -> float:

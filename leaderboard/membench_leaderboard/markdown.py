@@ -1,146 +1,101 @@
-"""The board as text for documents (Markdown) and for other programs (CSV)."""
+"""The board as Markdown, and LEADERBOARD.md: the published board as a document, made from its records alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
-from membench_leaderboard.rows import sorted_by
-from membench_leaderboard.scores import BUDGETS, standings
-from membench_leaderboard.table import (
-    DIGITS,
-    area_interval,
-    budget_name,
-    interval,
-    interval_ends,
-    is_ranked,
-    note,
-    number,
-    origin,
-    place,
-    protocol_words,
-    ranked_tables,
-    rows_as_json,
-    score_note,
-    verification,
-)
+from membench.analysis.markdown import escape
+from membench.records.record import Record
+from membench.records.store import Entry
+from membench_leaderboard.columns import MODELS, UNKNOWN, Column, Row, find, score_columns, shown
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.rows import Table, summarise, tables
+from membench_leaderboard.scores import standings
+from membench_leaderboard.words import counted, note, score_note, title
 
-Row = Mapping[str, Any]
+INTRODUCTION = """\
+# Leaderboard
 
-
-def as_csv(rows: pd.DataFrame) -> str:
-    """The models of all tables, with ranks."""
-    text: str = pd.DataFrame(rows_as_json(rows)).to_csv(index=False)
-    return text.rstrip("\n")
+Made from the records in `leaderboard/membench_leaderboard/published/board` by
+`python -m membench_leaderboard.publish`; do not edit it by hand. `membench leaderboard` shows the same
+board, `membench leaderboard --explain ID` how a row came about and the command that makes it again.
+[docs/leaderboard.md](docs/leaderboard.md) says how to read it."""
+NOTHING = "No records are published yet."
 
 
 def rows_as_markdown(rows: pd.DataFrame) -> str:
     """A heading, the models and a note for each table."""
     return "\n\n".join(
-        f"### {heading(common)}\n\n{models_table(common, group)}\n\n{safe(note(common, group))}"
-        for common, group in ranked_tables(rows)
+        f"### {escape(title(table.common))}\n\n{models_table(table)}\n\n{escape(note(table))}" for table in tables(rows)
     )
 
 
 def scores_as_markdown(rows: pd.DataFrame, count: str = "all") -> str:
     """A heading, the scores of the architectures and a note for each table."""
     return "\n\n".join(
-        f"### {heading(common)}\n\n{scores_table(common, group, count)}\n\n{safe(score_note(common, group, count))}"
-        for common, group in ranked_tables(rows)
+        f"### {escape(title(table.common))}\n\n{scores_table(table, count)}\n\n{escape(score_note(table, count))}"
+        for table in tables(rows)
     )
 
 
-def heading(common: Row) -> str:
-    return safe(f"{common['task']} v{common['task_version']} ({common['task_config']}), {protocol_words(common)}")
+def models_table(table: Table) -> str:
+    return _table(MODELS, table.models, table.by)
 
 
-def safe(text: object) -> str:
-    """Text of somebody else's, which must not end a cell or begin a tag."""
-    plain = " ".join(str(text).split())
-    for character in ("\\", "|", "*", "`", "[", "]"):
-        plain = plain.replace(character, "\\" + character)
-    return plain.replace("&", "&amp;").replace("<", "&lt;")
+def scores_table(table: Table, count: str = "all") -> str:
+    return _table(score_columns(table.by), standings(table), table.by, count)
 
 
-def models_table(common: Row, group: pd.DataFrame) -> str:
-    by = sorted_by(group)
-    return _table([
-        {
-            "#": place(row) if is_ranked(common["protocol"]) else "-",
-            "model": safe(row["architecture"]) + (" \\*" if row["pareto"] else ""),
-            "config": safe(row["config"]),
-            "parameters": number(row["parameters"], ",.0f"),
-            "without embeddings": number(row["without_embeddings"], ",.0f"),
-            **_result(row, by),
-            "bits/param": number(row["bits_per_parameter"], ".2f"),
-            "lower bound": number(row["lower_bound"]),
-            "zero-head": number(row["zero_head"]),
-            "chance": number(row["chance"]),
-            **_provenance(common, row),
-            "id": row["id"],
-        }
-        for row in _rows(group)
-    ])  # fmt: skip
-
-
-def _result(row: Row, by: str) -> dict[str, str]:
-    if by == "kl":
-        return {"KL": number(row["kl"]), "95 % interval": interval(row, "kl"),
-                "KL over floor": number(row["excess_kl"]), "accuracy": number(row["accuracy"])}  # fmt: skip
-    return {"accuracy": number(row["accuracy"]), "95 % interval": interval(row),
-            "facts held": number(row["associations"], ",.0f")}  # fmt: skip
-
-
-def scores_table(common: Row, group: pd.DataFrame, count: str = "all") -> str:
-    by = sorted_by(group)
-    return _table([
-        {
-            "#": place(row) if is_ranked(common["protocol"]) else "-",
-            "architecture": safe(row["architecture"]),
-            **{f"{'accuracy' if by == 'accuracy' else 'KL'} at {budget_name(budget)}":
-               _at(row["budgets"][str(budget)][count], by) for budget in BUDGETS},
-            "area": number(row["area"], DIGITS[by]),
-            "95 % interval": area_interval(row, by) or "-",
-            "peak bits/param": number(row["peak_bits_per_parameter"], ".2f"),
-            **_last_scores(row, by),
-            **_provenance(common, row),
-        }
-        for row in standings(group)
-    ])  # fmt: skip
-
-
-def _last_scores(row: Row, by: str) -> dict[str, str]:
-    if by == "kl":
-        return {"KL over floor": number(row["excess_kl"])}
-    return {
-        "load at 99 %": number(row["load_at_99"], ".2f"),
-        "x proven": number(row["ratio_to_bound"], ".1f"),
-        "x convex oracle": number(row["ratio_to_oracle"], ".2f"),
-    }
-
-
-def _at(found: Row | None, by: str) -> str:
-    if found is None:
-        return "-"
-    ends = interval_ends(found, by)
-    return number(found[by], DIGITS[by]) + (f" ({ends})" if ends else "")
-
-
-def _provenance(common: Row, row: Row) -> dict[str, str]:
-    return {
-        "weights": origin(common["protocol"]),
-        "numbers": verification(row["verified"]),
-        "membench": safe(row["membench"]),
-    }
-
-
-def _rows(group: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in group.to_dict("records")]
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
+def _table(columns: Sequence[Column], rows: Sequence[Row], by: str, count: str = "all") -> str:
     from tabulate import tabulate
 
-    return tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)
+    chosen = shown(columns, "markdown", by, rows)
+    cells = [dict(cell for column in chosen for cell in _cells(column, row, by, count)) for row in rows]
+    return tabulate(cells, headers="keys", tablefmt="github", disable_numparse=True)
+
+
+def _cells(column: Column, row: Row, by: str, count: str) -> Iterator[tuple[str, str]]:
+    """A cell with its header; the interval of what a table is sorted by has a column of its own."""
+    text = column.text(row, count)
+    text = text if column.form or text == UNKNOWN else escape(text)
+    if column.decides(by):
+        yield column.header, text
+        yield "95 % interval", column.interval_or_seeds(row) or UNKNOWN
+    else:
+        interval = column.interval(row, count) if column.budget else ""
+        yield column.header, f"{text} ({interval})" if interval else text
+
+
+def leaderboard_document(records: Iterable[Record | Entry]) -> str:
+    """LEADERBOARD.md, as the records make it."""
+    ranked = [table for table in tables(summarise(to_frame(records))) if table.ranked]
+    parts = [INTRODUCTION, *(_headlines(ranked) if ranked else [NOTHING])]
+    return "\n\n".join([*parts, *(part for table in ranked for part in _section(table))]) + "\n"
+
+
+def _headlines(ranked: Sequence[Table]) -> Iterator[str]:
+    trials = sum(int(table.frame["seeds"].sum()) for table in ranked)
+    models = sum(len(table.frame) for table in ranked)
+    totals = f"{counted(trials, 'trial')} of {counted(models, 'model')} in {counted(len(ranked), 'table')}"
+    yield f"{totals}. First in each:"
+    yield "\n".join(f"- {escape(title(table.common))}: {_first(table)}" for table in ranked)
+
+
+def _first(table: Table) -> str:
+    """Who leads, with all that share the first rank."""
+    area = find(score_columns(table.by), "area")
+    what = "mean best accuracy" if table.by == "accuracy" else "mean least KL"
+    leaders = [one for one in standings(table) if one["rank"] == 1]
+    return ", ".join(f"**{escape(one['architecture'])}** ({what} {area.text(one)})" for one in leaders)
+
+
+def _section(table: Table) -> Iterator[str]:
+    yield f"## {escape(title(table.common))}"
+    yield scores_table(table)
+    yield escape(score_note(table)) + "."
+    yield "<details><summary>All models</summary>"
+    yield models_table(table)
+    yield escape(note(table)) + "."
+    yield "</details>"

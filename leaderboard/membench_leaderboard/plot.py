@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +10,32 @@ import pandas as pd
 
 from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
-from membench_leaderboard.rows import INTERVALS, sorted_by
-from membench_leaderboard.table import ranked_tables
+from membench.measure.metrics import METRICS
+from membench_leaderboard.columns import MODELS
+from membench_leaderboard.rows import INTERVALS, tables
+from membench_leaderboard.words import short_title
 
 
 def draw(rows: pd.DataFrame, path: Path) -> Path:
-    """Accuracy (or divergence) against parameters for one task and protocol, with what is proven and the baselines."""
-    tables = list(ranked_tables(rows))
-    if len(tables) > 1:
-        names = "; ".join(f"{common['task']} ({common['task_config']}), {common['protocol']}" for common, _ in tables)
+    """Accuracy (or divergence) against parameters for one task and protocol, with what is proven and what chance is."""
+    found = list(tables(rows))
+    if len(found) > 1:
+        names = "; ".join(short_title(table.common) for table in found)
         raise UsageError(
-            f"a plot shows one task config and protocol, but there are {len(tables)}: {names}; "
+            f"a plot shows one task config and protocol, but there are {len(found)}: {names}; "
             "choose with --task, -T and --protocol, or name a folder that has one"
         )
-    common, group = tables[0]
-    by = sorted_by(group)
+    (table,) = found
     with figure_at(path) as axes:
-        _curves(axes, group, by)
-        if by == "kl":
-            axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="KL in nats")
+        _curves(axes, table.frame, table.by)
+        axes.set(xscale="log", xlabel="parameters", ylabel=METRICS[table.by].label)
+        if table.by == "kl":
+            axes.set(yscale="log")
         else:
-            _baselines(axes, group)
-            axes.set(xscale="log", ylim=(-0.02, 1.04), xlabel="parameters", ylabel="accuracy over all facts")
+            _reference_lines(axes, table.frame)
+            axes.set(ylim=(-0.02, 1.04))
         _plain_ticks(axes)
+        common = table.common
         axes.set_title(
             f"{common['task']} ({common['task_config']}), protocol {common['protocol']}", fontsize=11, loc="left"
         )
@@ -67,10 +71,12 @@ def _curve(axes: Any, name: str, rows: pd.DataFrame, by: str, colour: str, marke
     axes.errorbar(rows["parameters"], rows[by], yerr=[low, high], fmt="none", ecolor=colour, capsize=3)
 
 
-def _baselines(axes: Any, group: pd.DataFrame) -> None:
-    for name, label, style in (("zero_head", "last token only", "--"), ("chance", "chance", "-.")):
-        if group[name].notna().any():
-            axes.axhline(group[name].mean(), color="#666666", linestyle=style, linewidth=1.1, label=label)
+def _reference_lines(axes: Any, group: pd.DataFrame) -> None:
+    """What needs no memory, or no model could exceed."""
+    lines = [column for column in MODELS if column.line and "accuracy" in column.page]
+    for column, style in zip(lines, cycle(("--", "-.", ":"))):
+        if group[column.key].notna().any():
+            axes.axhline(group[column.key].mean(), color="#666666", linestyle=style, linewidth=1.1, label=column.line)
 
 
 def _plain_ticks(axes: Any) -> None:

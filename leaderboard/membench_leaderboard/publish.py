@@ -14,12 +14,12 @@ import click
 from membench.errors import MembenchError, UsageError
 from membench.interface.registry import NAME
 from membench.records.files import write_atomically
-from membench_leaderboard.document import leaderboard_document
-from membench_leaderboard.frame import Entry
+from membench.records.store import Entry
+from membench_leaderboard.markdown import leaderboard_document
 from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries
 from membench_leaderboard.published.compact import compact
+from membench_leaderboard.rows import is_ranked
 from membench_leaderboard.sources import read_entries
-from membench_leaderboard.table import is_ranked
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -9,6 +9,7 @@ from typing import Any
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.interface.registry import Registry
 from membench.records.record import Record
+from membench.records.store import Entry
 
 
 def rerun_command(record: Record, seeds: Iterable[int], registry: Registry) -> str:
@@ -27,6 +28,15 @@ def rerun_command(record: Record, seeds: Iterable[int], registry: Registry) -> s
     words += [word for part, item in zip((architecture, task), known, strict=True) if not item
               for word in _plugin_file(part)]  # fmt: skip
     return shlex.join(words)
+
+
+def rerun_commands(entries: Iterable[Entry], registry: Registry) -> dict[tuple[str, bool], str]:
+    """For each point, published or not, the command that makes its records again."""
+    seeds: dict[tuple[str, bool], dict[int, Record]] = {}
+    for entry in entries:
+        if entry.record.complete:
+            seeds.setdefault((entry.record.id, entry.published), {})[entry.record.seed] = entry.record
+    return {key: rerun_command(next(iter(some.values())), some, registry) for key, some in seeds.items()}
 
 
 def _options(flag: str, values: Any, config: type | None) -> list[str]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from membench.analysis.intervals import DECIMALS, Numbers, intervals
-from membench_leaderboard.frame import METRICS, RATIOS, SIZES
+from membench.engine.protocols.protocol import PROTOCOLS
+from membench.measure.metrics import METRICS
+from membench_leaderboard.frame import RATIOS, SIZES
+
+Row = dict[str, Any]
 
 # Only like is compared with like.
 TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config"]
@@ -25,17 +31,18 @@ BY_SEED = {"accuracy": "accuracies", "kl": "divergences"}  # columns that keep w
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """One row for each point of the grid: means over its seeds, with intervals."""
     grouped = frame.groupby(POINT, sort=False, dropna=False)
-    number = grouped.ngroup().to_numpy()
-    order = np.argsort(number, kind="stable")
-    seeds = np.bincount(number)
+    groups = _Groups(grouped.ngroup().to_numpy())
     rows = grouped[MEANS].mean().reset_index()
-    rows["seeds"] = seeds
+    rows["seeds"] = groups.seeds
+    rows["kind"] = grouped["kind"].first().to_numpy()
     rows["lower_bound_name"] = grouped["lower_bound_name"].first().to_numpy()
-    rows["membench"] = [", ".join(sorted(set(some))) for some in _split(frame["membench"], order, seeds)]
-    rows["verified"] = [all(some) for some in _split(frame["verified"], order, seeds)]
-    rows["converged"] = [_all_converged(some) for some in _split(frame["converged"], order, seeds)]
+    rows["membench"] = groups.joined(frame["membench"])
+    rows["converged"] = _all_converged(frame["converged"], groups)
+    rows["origin"] = [origin(protocol) for protocol in rows["protocol"]]
+    rows["verified"] = groups.all(frame["verified"])
+    rows["verification"] = [verification(verified) for verified in rows["verified"]]
     for name, column in BY_SEED.items():
-        rows[column] = _split(frame[name].astype(np.float64), order, seeds)
+        rows[column] = groups.split(frame[name].astype(np.float64))
     rows["low"], rows["high"] = intervals(list(rows["accuracies"]))
     decided = _distributions(rows)  # elsewhere nobody asks for the interval of a divergence
     rows["kl_low"] = rows["kl_high"] = math.nan
@@ -43,19 +50,55 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+class _Groups:
+    """Which trials belong to which row. A board may have many thousands of rows, so that none is gone through alone."""
+
+    def __init__(self, number: NDArray[np.integer[Any]]) -> None:
+        self.seeds = np.bincount(number)
+        self._order = np.argsort(number, kind="stable")
+        self._ends = np.cumsum(self.seeds)
+
+    def split(self, column: pd.Series[Any]) -> list[Any]:
+        """The values of each row."""
+        values = column.to_numpy()[self._order]
+        return [values[start:end] for start, end in zip(self._ends - self.seeds, self._ends, strict=True)]
+
+    def all(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
+        if not len(self.seeds):
+            return np.zeros(0, bool)
+        values = column.to_numpy(bool)[self._order]
+        return np.logical_and.reduceat(values, self._ends - self.seeds)
+
+    def joined(self, column: pd.Series[Any]) -> list[str]:
+        """The distinct texts of each row."""
+        if column.nunique() == 1:
+            return [str(column.iloc[0])] * len(self.seeds)
+        return [", ".join(sorted(set(some))) for some in self.split(column)]
+
+
+def _all_converged(column: pd.Series[Any], groups: _Groups) -> list[bool | None]:
+    """Whether every trial that knows it converged; None where no trial knows it."""
+    known = pd.Series([isinstance(value, (bool, np.bool_)) for value in column])
+    none_failed = groups.all(~known | column.eq(True).reset_index(drop=True))
+    unknown = groups.all(~known)
+    return [None if nothing else bool(yes) for nothing, yes in zip(unknown, none_failed, strict=True)]
+
+
+def is_ranked(protocol: str) -> bool:
+    return protocol not in PROTOCOLS or PROTOCOLS[protocol].ranked
+
+
+def origin(protocol: str) -> str:
+    return "trained" if protocol not in PROTOCOLS or PROTOCOLS[protocol].trains else "constructed"
+
+
+def verification(verified: bool) -> str:
+    return "verified" if verified else "self-reported"
+
+
 def _distributions(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Rows whose facts are distributions: the best possible accuracy is below 1."""
-    return rows["bayes"] < 1 - 1e-9
-
-
-def _split(column: pd.Series[Any], order: NDArray[np.intp], seeds: NDArray[np.intp]) -> list[Any]:
-    """The values of each group."""
-    return np.split(column.to_numpy()[order], np.cumsum(seeds)[:-1]) if len(seeds) else []
-
-
-def _all_converged(values: Sequence[Any]) -> bool | None:
-    known = [bool(value) for value in values if isinstance(value, (bool, np.bool_))]
-    return all(known) if known else None
+    """Rows whose facts are distributions."""
+    return rows["kind"] == "distribution"
 
 
 def sorted_by(rows: pd.DataFrame) -> str:
@@ -84,12 +127,18 @@ def shared_ranks(values: Numbers, low: Numbers, high: Numbers) -> tuple[list[int
 
 
 def ranked(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one table, best first: by accuracy or divergence, then by fewer parameters; with ranks and front."""
+    """The rows of one table, best first: by accuracy or divergence, then by fewer parameters; with ranks and front.
+
+    Those of a protocol that is never ranked come in the same order, without ranks and front.
+    """
     by = sorted_by(rows)
-    rows = rows.sort_values([by, "parameters", "id"], ascending=[by == "kl", True, True], ignore_index=True)
-    low, high = (rows[end].to_numpy(np.float64) for end in INTERVALS[by])
-    values = rows[by].to_numpy(np.float64)
-    ranks, tied = shared_ranks(values, low, high) if by == "accuracy" else shared_ranks(-values, -high, -low)
+    sign = METRICS[by].sign
+    rows = rows.sort_values([by, "parameters", "id"], ascending=[sign < 0, True, True], ignore_index=True)
+    if not is_ranked(rows["protocol"].iloc[0]):
+        return rows.assign(rank=None, tied=None, pareto=None)
+    values, *ends = (rows[name].to_numpy(np.float64) for name in (by, *INTERVALS[by]))
+    low, high = ends if sign > 0 else (-ends[1], -ends[0])
+    ranks, tied = shared_ranks(sign * values, low, high)
     return rows.assign(rank=ranks, tied=tied, pareto=_front(rows["parameters"].to_numpy(np.float64), values))
 
 
@@ -104,21 +153,24 @@ def _front(parameters: Numbers, best_first: Numbers) -> list[bool]:
     return front
 
 
-def select(
-    rows: pd.DataFrame,
-    *,
-    task: str | None = None,
-    protocol: str | None = None,
-    options: Sequence[str] = (),
-    budget: int | None = None,
-    count: str = "parameters",
-) -> pd.DataFrame:
-    """The rows of one task or protocol, of tasks with some options (such as N=50), or that fit a budget."""
-    for column, value in (("task", task), ("protocol", protocol)):
-        if value is not None:
-            rows = rows[rows[column] == value]
-    for option in options:
-        rows = rows[[option in config.split() for config in rows["task_config"]]]
-    if budget is not None:
-        rows = rows[rows[count] <= budget]
-    return rows.reset_index(drop=True)
+@dataclass(frozen=True)
+class Table:
+    """The models of one task config and protocol, best first, and what they have in common."""
+
+    common: Mapping[str, Any]
+    frame: pd.DataFrame
+    by: str  # the metric that they are sorted by
+
+    @property
+    def ranked(self) -> bool:
+        return is_ranked(self.common["protocol"])
+
+    @cached_property
+    def models(self) -> list[Row]:
+        return cast("list[Row]", self.frame.to_dict("records"))
+
+
+def tables(rows: pd.DataFrame) -> Iterator[Table]:
+    """The rows of a board, ranked; one table for each task config and protocol."""
+    for key, group in rows.groupby(TABLE, sort=True):
+        yield Table(dict(zip(TABLE, key, strict=True)), ranked(group), sorted_by(group))

@@ -5,52 +5,46 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from membench.analysis.intervals import Numbers, percentiles, resampled_means
-from membench_leaderboard.rows import BY_SEED, INTERVALS, shared_ranks, sorted_by
+from membench.measure.metrics import METRICS
+from membench.measure.size import COUNTS
+from membench_leaderboard.rows import BY_SEED, INTERVALS, Row, Table, shared_ranks, verification
 
 BUDGETS = (3_000, 10_000, 30_000)
 # Half a decade for each budget: a model is credited from its own size on, up to the next larger one that is better.
 AREA_FROM, AREA_TO = 3_000, 100_000
-COUNTS = {"all": "parameters", "without_embeddings": "without_embeddings"}
 MASTERED = 0.99  # the accuracy that the load is read at
 
-Row = dict[str, Any]
 
-
-def standings(group: pd.DataFrame) -> list[Row]:
+def standings(table: Table) -> list[Row]:
     """The architectures of one table, best area first; what was published is apart from what was not."""
-    by = sorted_by(group)
-    found = [
-        _standing(str(name), bool(published), [dict(row) for row in _records(some)], by)
-        for (name, published), some in group.groupby(["architecture", "published"], sort=True)
-    ]
-    sign = -1 if by == "kl" else 1
+    entrants: dict[tuple[str, bool], list[Row]] = {}
+    for row in table.models:
+        entrants.setdefault((row["architecture"], row["published"]), []).append(row)
+    sign = METRICS[table.by].sign
+    found = [{"architecture": name, "published": published, **score(rows, table.by)}
+             for (name, published), rows in sorted(entrants.items())]  # fmt: skip
     found.sort(key=lambda one: (-sign * one["area"], -_or_nothing(one["peak_bits_per_parameter"]), one["architecture"]))
+    if not table.ranked:
+        return [{"rank": None, "tied": None, **one} for one in found]
     area, low, high = (np.array([sign * one[key] for one in found]) for key in ("area", "area_low", "area_high"))
     ranks, tied = shared_ranks(area, np.minimum(low, high), np.maximum(low, high))
     return [{"rank": rank, "tied": tie, **one} for rank, tie, one in zip(ranks, tied, found, strict=True)]
-
-
-def _records(rows: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
 def _or_nothing(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def _standing(architecture: str, published: bool, rows: list[Row], by: str) -> Row:
+def score(rows: list[Row], by: str) -> Row:
+    """The scores of one architecture: over all its models in a table that is sorted by a metric."""
     area, low, high = _area(pieces(rows, by), by, rows)
     return {
-        "architecture": architecture,
-        "published": published,
         "budgets": {
-            str(budget): {count: _at_budget(rows, budget, column, by) for count, column in COUNTS.items()}
+            str(budget): {count: _at_budget(rows, budget, size, by) for count, size in COUNTS.items()}
             for budget in BUDGETS
         },
         "area": area,
@@ -61,7 +55,8 @@ def _standing(architecture: str, published: bool, rows: list[Row], by: str) -> R
         "ratio_to_bound": _over(rows, "ratio_to_bound", max),
         "ratio_to_oracle": _over(rows, "ratio_to_oracle", max),
         "excess_kl": _over(rows, "excess_kl", min),
-        "verified": all(row["verified"] for row in rows),
+        "origin": rows[0]["origin"],
+        "verification": verification(all(row["verified"] for row in rows)),
         "membench": ", ".join(sorted({row["membench"] for row in rows})),
         "models": len(rows),
     }
@@ -73,13 +68,13 @@ def _over(rows: Iterable[Row], name: str, choose: Callable[..., float]) -> float
 
 def best(rows: Iterable[Row], by: str) -> Row | None:
     """The row with the best mean; of equals the smaller, then the first by id."""
-    sign = -1 if by == "kl" else 1
+    sign = METRICS[by].sign
     measured = [row for row in rows if not math.isnan(row[by])]
     return min(measured, key=lambda row: (-sign * row[by], row["parameters"], row["id"]), default=None)
 
 
-def _at_budget(rows: Iterable[Row], budget: int, column: str, by: str) -> Row | None:
-    found = best((row for row in rows if row[column] <= budget), by)
+def _at_budget(rows: Iterable[Row], budget: int, size: str, by: str) -> Row | None:
+    found = best((row for row in rows if row[size] <= budget), by)
     if found is None:
         return None
     return {name: found[name] for name in ("accuracy", "low", "high", "kl", "kl_low", "kl_high", "id", "parameters")}

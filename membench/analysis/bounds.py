@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SIGNS = {"lower": ">=", "upper": "<=", "baseline": "=", "order": "~"}
+SIGNS = {"lower": ">=", "upper": "<=", "reference": "=", "order": "~"}
 STATEMENT = ("claim", "summary", "formula", "latex", "reference")
 
 
@@ -173,13 +173,14 @@ def short(value: BoundValue) -> str:
 
 def _evaluate(registry: Registry, trial: Trial, expensive: bool) -> list[BoundValue]:
     facts = draw_facts(trial.task, trial.task_config, trial.seed)
-    setting = Setting(trial.architecture.name, trial.config, facts, parameters=_parameters(trial))
+    setting = Setting(trial.architecture.name, trial.config, facts, *_parameters_and_bits(trial))
     return evaluate_bounds(registry.bounds, setting, expensive=expensive)
 
 
-def _parameters(trial: Trial) -> int:
-    """Counted from a built module, as a trial's are."""
-    from membench.measure.size import measure_size
+def _parameters_and_bits(trial: Trial) -> tuple[int, int]:
+    """Counted from a built module, as a trial's are; and the bits of each."""
+    from membench.measure.size import float_bits, measure_size
 
     shape = trial.task.shape(trial.task_config)
-    return measure_size(trial.architecture.build(shape, trial.config), shape).parameters
+    module = trial.architecture.build(shape, trial.config)
+    return measure_size(module, shape).parameters, float_bits(module.state_dict())

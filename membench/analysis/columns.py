@@ -66,8 +66,8 @@ def _row(record: Record) -> dict[str, Any]:
         **{name: float(value) for name, value in record.size.items() if isinstance(value, (int, float))},
         **{name: _number(value) for name, value in record.metrics.items()},
         **{f"proven_{quantity}": record.proven(quantity)[0] for quantity in QUANTITIES},
-        "zero_head": record.baseline("zero-head"),
-        "chance": record.baseline("chance"),
+        "zero_head": record.reference("zero-head"),
+        "chance": record.reference("chance"),
     }
 
 

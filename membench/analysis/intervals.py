@@ -44,8 +44,41 @@ def intervals(values: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
     for count in np.unique(seeds[seeds > 1]):
         rows = np.flatnonzero(seeds == count)
         for some in np.array_split(rows, math.ceil(len(rows) / _AT_ONCE)):
-            ends[:, some] = percentiles(resampled_means(np.stack([values[row] for row in some])))
+            ends[:, some] = _interval_ends(np.stack([values[row] for row in some]))
     return ends[0], ends[1]
+
+
+def _interval_ends(values: Numbers) -> Numbers:
+    """The percentiles of the resampled means of rows of as many seeds: [rows, seeds] to [2, rows].
+
+    Five seeds can be picked in 126 ways only, so that most resamples are the same few. It is enough to have each of
+    these means once and to count it as often as it is there.
+    """
+    picks, times = _distinct_picks(values.shape[1])
+    if 2 * len(times) > RESAMPLES:
+        return percentiles(resampled_means(values))
+    means = values @ picks / values.shape[1]
+    order = np.argsort(means, axis=1)
+    means, reached = np.take_along_axis(means, order, axis=1), times[order].cumsum(axis=1)
+    ends = np.stack([_at_place(means, reached, (1 + side * LEVEL) / 2 * (RESAMPLES - 1)) for side in (-1, 1)])
+    return np.clip(ends, values.min(axis=1), values.max(axis=1)).round(DECIMALS)
+
+
+@functools.cache
+def _distinct_picks(seeds: int) -> tuple[Numbers, NDArray[np.intp]]:
+    """How often each resample picks each seed, and how many are alike: [seeds, distinct] and [distinct]."""
+    picks, times = np.unique(_times_picked(seeds), axis=1, return_counts=True)
+    return picks, times
+
+
+def _at_place(means: Numbers, reached: NDArray[np.intp], place: float) -> Numbers:
+    """The value at a place among all resampled means of each row, in order; between two places, on the line."""
+    lower, upper = (
+        np.take_along_axis(means, (reached <= whole).sum(axis=1, keepdims=True), axis=1)[:, 0]
+        for whole in (math.floor(place), math.ceil(place))
+    )
+    value: Numbers = lower + (upper - lower) * (place - math.floor(place))
+    return value
 
 
 def percentiles(resampled: Numbers) -> Numbers:
@@ -94,7 +127,7 @@ def resampled_successes(trials: NDArray[np.int64], chance: Numbers) -> Numbers:
 
 
 @functools.cache
-def _times_picked(seeds: int, stream: int) -> Numbers:
+def _times_picked(seeds: int, stream: int = 0) -> Numbers:
     """How often each seed is picked in each resample: [seeds, RESAMPLES]."""
     picks = _generator(stream).integers(seeds, size=(RESAMPLES, seeds)) + np.arange(RESAMPLES)[:, None] * seeds
     return np.bincount(picks.ravel(), minlength=RESAMPLES * seeds).reshape(RESAMPLES, seeds).T.astype(np.float64)

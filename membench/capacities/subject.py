@@ -73,13 +73,15 @@ class Subject:
     def config(self, value: int) -> Any:
         """The task config with another value. ValueError if the task has none."""
         changed: dict[str, Any] = {"T0": value} if self.vary == "T0" else {"N": value, "T0": None}
+        if self.vary == "N" and hasattr(self.base.task_config, "A") and self.shape.answers == self.shape.vocab:
+            changed["A"] = None  # answers that are the tokens stay the tokens
         return replace(self.base.task_config, **changed)
 
     def at(self, value: int) -> list[Trial]:
         return [replace(trial, task_config=self.config(value)) for trial in self.trials]
 
     def search(self, levels: tuple[float, ...], resolution: float, largest: int | None) -> Search:
-        N, S = self.shape.vocab, self.shape.length
+        N, S, _ = self.shape
         limit = N**S if self.vary == "T0" else self._largest_with_all_contexts(S)
         limit = min(limit, largest or limit)
         growth, smallest = (1, 1) if self.vary == "T0" else (S, 2)
@@ -95,8 +97,7 @@ class Subject:
 
     def measurement(self, record: Record, trial: Trial) -> Measurement:
         """What a trial of this subject showed."""
-        config, shape = trial.task_config, trial.task.shape(trial.task_config)
-        answers = getattr(shape, "answers", shape.vocab)
+        config, answers = trial.task_config, trial.task.shape(trial.task_config).answers
         parameters, bits = record.size["parameters"], record.metrics["bits_per_parameter"]
         accuracy = record.metrics["accuracy"]
         return Measurement(

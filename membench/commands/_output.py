@@ -63,9 +63,10 @@ def options_table(config: type, flag: str) -> Table:
 
 def show_results(results: Results, as_json: bool) -> None:
     """What `run` and `sweep` print."""
+    from membench_leaderboard.data import rows_as_json
     from membench_leaderboard.frame import to_frame
     from membench_leaderboard.rows import summarise
-    from membench_leaderboard.table import boards, rows_as_json
+    from membench_leaderboard.table import boards
 
     rows, ran = summarise(to_frame(results.records)), results.ran or 0
     found = len(results) - ran

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,8 @@ import click
 
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import console, print_json
-from membench.errors import UsageError, unknown
+from membench.errors import UsageError
+from membench.measure.size import COUNTS
 from membench.plan.budget import parse_budget
 from membench.verbs.arguments import load_registry
 
@@ -17,10 +20,75 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from membench.interface.registry import Registry
-    from membench_leaderboard.frame import Entry
+    from membench.records.store import Entry
 
-FIRST = "make some with: membench run --model aot --task bigram, and show them with: membench leaderboard results"
-COUNTS = {"all": "all", "without-embeddings": "without_embeddings"}
+
+@dataclass(frozen=True)
+class Board:
+    """What was asked for, in whichever format."""
+
+    entries: list[Entry]
+    rows: pd.DataFrame
+    models: bool  # every model, instead of one score for each architecture
+    count: str
+    registry: Callable[[], Registry]  # loading plugins takes time, and a table needs none of them
+
+
+def _print_tables(board: Board) -> None:
+    from membench_leaderboard.table import boards, score_boards
+
+    out = console()
+    bars = out.is_terminal and out.encoding.startswith("utf")
+    if board.models:
+        tables = boards(board.rows, width=out.width)
+    else:
+        tables = score_boards(board.rows, count=board.count, width=out.width, bars=bars)
+    for table in tables:
+        out.print(table)
+
+
+def _print_markdown(board: Board) -> None:
+    from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
+
+    click.echo(rows_as_markdown(board.rows) if board.models else scores_as_markdown(board.rows, board.count))
+
+
+def _print_csv(board: Board) -> None:
+    from membench_leaderboard.data import as_csv
+
+    click.echo(as_csv(board.rows))
+
+
+def _print_board_json(board: Board) -> None:
+    print_json(_data(board))
+
+
+def _print_page(board: Board) -> None:
+    from membench_leaderboard.page import page
+
+    click.echo(page(_data(board)))
+
+
+def _data(board: Board) -> dict[str, Any]:
+    from membench_leaderboard.data import board_data
+
+    return board_data(board.entries, board.rows, board.registry())
+
+
+def _print_explanation(story: dict[str, Any]) -> None:
+    from membench_leaderboard.explain import print_explanation
+
+    print_explanation(story, console())
+
+
+FORMATS: dict[str, Callable[[Board], None]] = {
+    "table": _print_tables,
+    "markdown": _print_markdown,
+    "csv": _print_csv,
+    "json": _print_board_json,
+    "html": _print_page,
+}
+EXPLANATIONS: dict[str, Callable[[dict[str, Any]], None]] = {"table": _print_explanation, "json": print_json}
 
 
 def _parse_budget(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -46,7 +114,7 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "markdown", "csv", "json", "html"]),
+    type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
 )
@@ -86,137 +154,38 @@ def leaderboard(
     membench leaderboard results --no-published --plot board.png
     membench leaderboard --task bigram --explain aot
     """
-    from membench_leaderboard.board import board_data
+    from membench_leaderboard.select import select
     from membench_leaderboard.sources import no_collection
 
+    form = "json" if as_json else form
+    if explain is not None and form not in EXPLANATIONS:
+        raise UsageError(f"--explain --format {form}: an explanation is printed as {' or '.join(EXPLANATIONS)}")
     with no_collection():
-        found, rows = read_board(folders, no_published)
-        chosen = _select(rows, task, protocol, options, budget, COUNTS[count])
+        entries, rows = read_board(folders, no_published)
+        rows = select(rows, task=task, protocol=protocol, options=options, budget=budget, count=count)
+        board = Board(entries, rows, models or budget is not None, count, lambda: load_registry(files, block))
         if plot:
             from membench_leaderboard.plot import draw
 
-            click.echo(f"wrote {draw(chosen, plot)}", err=True)
-        every_model = models or budget is not None
-        if explain is not None:
-            _explain(found, chosen, explain, every_model, as_json or form == "json", load_registry(files, block))
-        elif as_json or form in ("json", "html"):
-            _hand_over(board_data(found, chosen, load_registry(files, block)), as_json or form == "json")
+            click.echo(f"wrote {draw(rows, plot)}", err=True)
+        if explain is None:
+            FORMATS[form](board)
         else:
-            _show(chosen, form, every_model, COUNTS[count])
+            EXPLANATIONS[form](_story(board, explain))
 
 
 def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
-    """The records of a board, and the rows that it shows; UsageError, with what to do first, when there are none."""
-    from membench_leaderboard.frame import to_frame
-    from membench_leaderboard.rows import summarise
+    """The records of a board, and the rows that it shows."""
+    from membench_leaderboard.select import board_rows
     from membench_leaderboard.sources import gather
 
-    found, problems = gather(folders, published=not no_published)
+    entries, problems = gather(folders, published=not no_published)
     for problem in problems:
         click.echo(f"membench: {problem}", err=True)
-    rows = _among_yours(summarise(to_frame(found)), bool(folders))
-    if rows.empty:
-        raise UsageError(_nothing(folders, no_published))
-    return found, rows
+    return entries, board_rows(entries, folders, published=not no_published)
 
 
-def _select(
-    rows: pd.DataFrame,
-    task: str | None,
-    protocol: str | None,
-    options: tuple[str, ...],
-    budget: int | None,
-    count: str,
-) -> pd.DataFrame:
-    """The rows that were asked for; UsageError, with what there is, when there are none."""
-    from membench_leaderboard.rows import select
-
-    chosen = select(rows, task=task, protocol=protocol, options=options)
-    if chosen.empty:
-        raise _no_such_table(rows, task, protocol, options)
-    return _within(chosen, budget, count)
-
-
-def _among_yours(rows: pd.DataFrame, yours: bool) -> pd.DataFrame:
-    """What was published is shown where there is something of yours to compare it with, or where nothing is yours."""
-    from membench_leaderboard.rows import TABLE
-
-    if not yours:
-        return rows
-    tables = {tuple(key) for key in rows.loc[~rows["published"].astype(bool), TABLE].itertuples(index=False)}
-    return rows[[tuple(key) in tables for key in rows[TABLE].itertuples(index=False)]]
-
-
-def _nothing(folders: tuple[Path, ...], no_published: bool) -> str:
-    if folders:
-        where = " and ".join(f"'{folder}'" for folder in folders)
-        return f"there are no finished trials below {where}; {FIRST}"
-    if no_published:
-        return f"--no-published leaves nothing to show; name a folder of records, or {FIRST}"
-    return f"no records came with this membench; {FIRST}"
-
-
-def _no_such_table(rows: pd.DataFrame, task: str | None, protocol: str | None, options: tuple[str, ...]) -> UsageError:
-    """The name that nothing has, or the choice that is empty together."""
-    for kind, name in (("task", task), ("protocol", protocol)):
-        there = sorted(set(rows[kind]))
-        if name is not None and name not in there:
-            return unknown(f"{kind} of this board", name, there, f"there are: {', '.join(there)}")
-    there = sorted({f"{row.task} ({row.task_config}), {row.protocol}" for row in rows.itertuples()})
-    wanted = ", ".join([*filter(None, (task, protocol)), *options])
-    return UsageError(f"no table is about {wanted}; there are: {'; '.join(there)}")
-
-
-def _within(rows: pd.DataFrame, budget: int | None, count: str) -> pd.DataFrame:
-    from membench_leaderboard.rows import select
-    from membench_leaderboard.scores import COUNTS as COLUMNS
-
-    fitting = select(rows, budget=budget, count=COLUMNS[count])
-    if fitting.empty and budget is not None:
-        smallest = rows.sort_values(COLUMNS[count]).iloc[0]
-        raise UsageError(
-            f"--budget {budget:,}: no model is that small; the smallest is {smallest['architecture']} "
-            f"({smallest['config']}) with {smallest[COLUMNS[count]]:,.0f} parameters"
-        )
-    return fitting
-
-
-def _explain(
-    found: list[Entry], rows: pd.DataFrame, text: str, models: bool, as_json: bool, registry: Registry
-) -> None:
+def _story(board: Board, text: str) -> dict[str, Any]:
     from membench_leaderboard.explain import explain
-    from membench_leaderboard.explain_text import print_explanation
 
-    story = explain(found, rows, text, registry, models=models)
-    if as_json:
-        print_json(story)
-    else:
-        print_explanation(story, console())
-
-
-def _show(rows: pd.DataFrame, form: str, models: bool, count: str) -> None:
-    from membench_leaderboard.markdown import as_csv, rows_as_markdown, scores_as_markdown
-    from membench_leaderboard.table import boards, score_boards
-
-    if form == "table":
-        out = console()
-        bars = out.is_terminal and out.encoding.startswith("utf")
-        tables = (
-            boards(rows, width=out.width) if models else score_boards(rows, count=count, width=out.width, bars=bars)
-        )
-        for table in tables:
-            out.print(table)
-    elif form == "markdown":
-        click.echo(rows_as_markdown(rows) if models else scores_as_markdown(rows, count))
-    else:
-        click.echo(as_csv(rows))
-
-
-def _hand_over(data: dict[str, Any], as_json: bool) -> None:
-    """The whole board at once: for machines, or as a page."""
-    if as_json:
-        print_json(data)
-    else:
-        from membench_leaderboard.page import page
-
-        click.echo(page(data))
+    return explain(board.entries, board.rows, text, board.registry(), models=board.models)

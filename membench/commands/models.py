@@ -35,13 +35,12 @@ def models(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple
 
 
 def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
-    plugin = registry.provider(one)
     return {
         "name": one.name,
         "summary": one.summary,
         "reference": one.reference,
-        "distribution": plugin.distribution,
-        "version": plugin.version,
+        "distribution": one.origin.distribution,
+        "version": one.origin.version,
         "constructions": list(one.constructions),
         "kernel": one.kernel is not None,
         "options": option_rows(one.config),
@@ -51,14 +50,14 @@ def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
 def _show_all(registry: Registry, chosen: list[Architecture[Any]]) -> None:
     table = listing("", "model", "from", "summary")
     for one in chosen:
-        table.add_row(one.name, registry.provider(one).origin, one.summary)
+        table.add_row(one.name, str(one.origin), one.summary)
     console().print(table)
     console().print("\nOptions of one: membench models NAME", style="dim")
 
 
 def _show_one(registry: Registry, one: Architecture[Any]) -> None:
     out = console()
-    out.print(f"[bold]{one.name}[/bold]  {one.summary}\nFrom {registry.provider(one).origin}. {one.reference}\n")
+    out.print(f"[bold]{one.name}[/bold]  {one.summary}\nFrom {one.origin}. {one.reference}\n")
     out.print(options_table(one.config, "-M"))
     if one.constructions:
         out.print(f"\nConstructions (--protocol construct -P construction=NAME): {', '.join(one.constructions)}")

@@ -30,7 +30,7 @@ def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> No
     for plugin in found:
         detail = escape(plugin.reason) if plugin.reason else _brings(plugin)
         colour = {"loaded": "green", "failed": "red"}.get(plugin.status, "yellow")
-        table.add_row(plugin.name, plugin.origin, f"[{colour}]{plugin.status}[/{colour}]", detail)
+        table.add_row(plugin.name, str(plugin.origin), f"[{colour}]{plugin.status}[/{colour}]", detail)
     console().print(table)
 
 
@@ -47,8 +47,8 @@ def _as_json(plugin: Plugin) -> dict[str, Any]:
     return {
         "name": plugin.name,
         "distribution": plugin.distribution,
-        "version": plugin.version,
-        "commit": plugin.commit,
+        "version": plugin.origin.version,
+        "commit": plugin.origin.commit,
         "status": plugin.status,
         "reason": plugin.reason,
         "architectures": [item.name for item in plugin.architectures],

@@ -45,13 +45,14 @@ def report(
     membench report results --out board.html
     """
     from membench.commands.leaderboard import read_board
-    from membench_leaderboard.board import board_data
+    from membench_leaderboard.data import board_data
     from membench_leaderboard.page import page
+    from membench_leaderboard.words import counted
 
-    found, rows = read_board(folders, no_published)  # what the leaderboard shows, and its words when there is nothing
-    data = board_data(found, rows, load_registry(files, block))
+    entries, rows = read_board(folders, no_published)
+    data = board_data(entries, rows, load_registry(files, block))
     _write(out, page(data))
-    click.echo(f"wrote {out}: {len(rows)} rows in {len(data['tables'])} tables")
+    click.echo(f"wrote {out}: {counted(len(rows), 'row')} in {counted(len(data['tables']), 'table')}")
     if show and not webbrowser.open(out.resolve().as_uri()):
         click.echo(f"membench: no browser was found; open '{out}' with yours", err=True)
 

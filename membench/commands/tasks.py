@@ -36,7 +36,7 @@ def tasks(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple[
         return
     table = listing("", "task", "version", "from", "summary")
     for one in chosen:
-        table.add_row(one.name, str(one.version), registry.provider(one).origin, one.summary)
+        table.add_row(one.name, str(one.version), str(one.origin), one.summary)
     out.print(table)
     out.print("\nOptions of one: membench tasks NAME", style="dim")
 
@@ -46,6 +46,6 @@ def _as_json(registry: Registry, one: Task[Any]) -> dict[str, Any]:
         "name": one.name,
         "version": one.version,
         "summary": one.summary,
-        "distribution": registry.provider(one).distribution,
+        "distribution": one.origin.distribution,
         "options": option_rows(one.config),
     }

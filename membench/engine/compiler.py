@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from membench.errors import NotApplicable
@@ -23,13 +23,13 @@ HEADERS = Path(__file__).parent  # kernel.hpp is here
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 
 
-def library(source: Path, defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
+def library(source: Path) -> ctypes.CDLL:
     """The compiled source, which may include the headers of this folder.
 
     Raises NotApplicable when there is no compiler, or when it refuses.
     """
     compiler = find_compiler()
-    flags = [*FLAGS, f"-I{HEADERS}", *(f"-D{name}={value}" for name, value in sorted((defines or {}).items()))]
+    flags = [*FLAGS, f"-I{HEADERS}"]
     target = cache_folder() / f"{source.parent.name}-{_digest(source, compiler, flags)}.so"
     if not target.exists():
         _compile([*compiler, *flags, str(source)], target)

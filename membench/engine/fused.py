@@ -84,6 +84,7 @@ class FusedTrainer:
         block: int = 128,
         by_pairs: bool = False,
     ) -> None:
+        require_same_structures(library, (type(shape), _Facts, _Run))
         self._library, self._shape, self._layout, self._block = library, shape, layout, block
         distinct = {id(one): one for one in facts}  # a seed that is tried at many rates is there many times
         prepared = {key: _prepare(one, block, by_pairs) for key, one in distinct.items()}
@@ -118,7 +119,7 @@ class FusedTrainer:
         drawn = None if batches is None else (batches.contexts[replica], batches.labels[replica])
         if drawn is not None:
             _check_range("contexts", drawn[0], len(self._facts[replica].inputs))
-            _check_range("labels", drawn[1], self._facts[replica].vocab)
+            _check_range("labels", drawn[1], self._facts[replica].answers)
         return _Work(rates, self._betas[replica], self._taken[replica], self._block, drawn)
 
     def _call(self, name: str, replica: int, run: _Work, *arrays: NDArray[np.float32]) -> None:
@@ -189,11 +190,11 @@ class _Work:
 class _Prepared:
     """Facts as the kernel takes them: contexts in groups of equal width, filled up by some of no weight."""
 
-    vocab: int
+    answers: int
     inputs: NDArray[np.int32]  # [T, S]
     tokens: NDArray[np.int32] | None  # [groups, width, S]; None when group t holds the pairs that end in t
     weights: NDArray[np.float32]  # [groups, width]
-    targets: NDArray[Any]  # int32[groups, width] or float32[groups, N, width]
+    targets: NDArray[Any]  # int32[groups, width] or float32[groups, A, width]
 
     @property
     def structure(self) -> _Facts:
@@ -205,7 +206,7 @@ class _Prepared:
 
 
 def _prepare(facts: Facts, block: int, by_pairs: bool) -> _Prepared:
-    N, S = facts.shape
+    N, S, A = facts.shape
     if by_pairs and S == 2 and len(facts) >= DENSE * N * N:
         places = facts.inputs[:, 1], facts.inputs[:, 0]
         groups, width, tokens = N, padded(N), None
@@ -220,7 +221,7 @@ def _prepare(facts: Facts, block: int, by_pairs: bool) -> _Prepared:
         tokens[places] = facts.inputs
     weights = aligned((groups, width), np.float32)
     weights[places] = facts.prior
-    return _Prepared(N, facts.inputs.astype(np.int32), tokens, weights, _targets(facts, places, groups, width))
+    return _Prepared(A, facts.inputs.astype(np.int32), tokens, weights, _targets(facts, places, groups, width))
 
 
 def _targets(facts: Facts, places: tuple[NDArray[np.int64], ...], groups: int, width: int) -> NDArray[Any]:
@@ -228,7 +229,7 @@ def _targets(facts: Facts, places: tuple[NDArray[np.int64], ...], groups: int, w
         labels = aligned((groups, width), np.int32)
         labels[places] = facts.targets
         return labels
-    dense = aligned((groups, facts.vocab, width), np.float32)
+    dense = aligned((groups, facts.answers, width), np.float32)
     dense[places[0], :, places[1]] = facts.targets
     return dense
 
@@ -246,6 +247,23 @@ def require_plain(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> None:
                 )
             if not value.requires_grad:
                 raise NotApplicable(f"the kernel trains every parameter, and {name} is frozen")
+
+
+def require_same_structures(library: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> None:
+    """Raise NotApplicable unless the kernel's structures are as large as ours: it would read what is not there."""
+    sizes = (ctypes.c_int64 * len(structures))()
+    try:
+        library.structure_sizes(ctypes.byref(sizes))
+    except AttributeError:
+        raise NotApplicable(
+            "the kernel does not tell the sizes of its structures; end it with MEMBENCH_KERNEL"
+        ) from None
+    for structure, theirs in zip(structures, sizes, strict=True):
+        if ctypes.sizeof(structure) != theirs:
+            raise NotApplicable(
+                f"{structure.__name__.lstrip('_')} has {ctypes.sizeof(structure)} bytes in Python and {theirs} in the "
+                "kernel; the fields of both must agree"
+            )
 
 
 def _check_range(what: str, values: NDArray[np.int64], end: int) -> None:

@@ -82,7 +82,7 @@ def why_not_batched(module: nn.Module, facts: Facts) -> str | None:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     if any(not torch.equal(before[name], b) for name, b in module.named_buffers()):
         return "it changes its own buffers"
-    alone = check_logits(module(tokens), len(tokens), facts.vocab)
+    alone = check_logits(module(tokens), len(tokens), facts.answers)
     if not torch.allclose(together[0], alone, rtol=1e-3, atol=1e-4):
         return "on stacked weights it answers differently"
     return None
@@ -123,11 +123,11 @@ class _Lane:
         same = all(np.array_equal(one.inputs, facts[0].inputs) for one in facts[1:])
         inputs = [facts[0].inputs] if same else [one.inputs for one in facts]
         self.inputs = torch.from_numpy(np.stack(inputs)).to(self.device)  # [1 or R, T, S]
-        self.targets = torch.from_numpy(np.stack([one.targets for one in facts])).to(self.device)  # [R, T] or [R, T, N]
+        self.targets = torch.from_numpy(np.stack([one.targets for one in facts])).to(self.device)  # [R, T] or [R, T, A]
         if self.targets.is_floating_point():
             self.targets = self.targets.to(self.weights.dtype)
         self.prior = torch.from_numpy(np.stack([one.prior for one in facts])).to(self.device, self.weights.dtype)
-        self.vocab = facts[0].vocab
+        self.answers = facts[0].answers
         self.bytes_per_context = self._bytes_per_context()
         self.rows = min(len(facts[0]), max(LEAST_ROWS, int(CHUNK_BYTES / self.bytes_per_context)))
 
@@ -155,7 +155,7 @@ class _Lane:
 
         with torch.autograd.graph.saved_tensors_hooks(weigh, lambda tensor: tensor):
             logits = self._logits(self.weights, sample)
-        check_logits(logits[0], sample.shape[1], self.vocab)  # before it trains on anything else
+        check_logits(logits[0], sample.shape[1], self.answers)  # before it trains on anything else
         return max(kept / sample.shape[1], 1.0)
 
     def advance(self, rates: torch.Tensor, batches: Batches | None) -> NDArray[np.float32]:
@@ -223,7 +223,7 @@ class _Lane:
         return gradient
 
     def _logits(self, weights: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits [R, batch, N] of all replicas; tokens [1, batch, S] are shared by all of them."""
+        """Logits [R, batch, A] of all replicas; tokens [1, batch, S] are shared by all of them."""
         parts = weights.split(self.sizes, dim=1)
         named = {n: p.view(self.count, *s) for (n, s), p in zip(self.shapes.items(), parts, strict=True)}
         if self.count == 1:
@@ -260,7 +260,7 @@ class _Lane:
 
 
 def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy in nats, [R, batch]; targets are labels [R, batch] or distributions [R, batch, N]."""
+    """Cross-entropy in nats, [R, batch]; targets are labels [R, batch] or distributions [R, batch, A]."""
     if targets.is_floating_point():
         return -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
     flat = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")

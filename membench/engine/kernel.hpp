@@ -5,7 +5,7 @@
 // x86 and ARM. All sums run in a fixed order: a run repeats bit for bit.
 //
 // Arrays are padded to whole vectors in their last axis, and start on a vector's boundary. Most of
-// them are "by lanes": one row for each coordinate, and tokens, contexts or heads side by side in it.
+// them are "by lanes": one row for each coordinate, and tokens, answers, contexts or heads side by side in it.
 #pragma once
 
 #include <algorithm>
@@ -218,7 +218,7 @@ struct Block {
     const std::int32_t* tokens;  // [width, S]
     const float* weights;        // [width]
     const std::int32_t* labels;  // [width], or null and then
-    const float* targets;        // [width / group, N, group]
+    const float* targets;        // [width / group, A, group]
 };
 
 // Sums over contexts, by weight. The weights are summed too: all right is then exactly 1.
@@ -229,34 +229,34 @@ struct Score {
 // From the last residual stream to the loss, and back.
 class Readout {
   public:
-    Readout(Index vocab, Index d, Index row)
-        : vocab_(vocab),
+    Readout(Index answers, Index d, Index row)
+        : answers_(answers),
           d_(d),
           row_(row),
-          slopes_(padded(vocab) * row),
+          slopes_(padded(answers) * row),
           factors_(row),
           scaled_(d * row) {}
 
-    // stream and its gradient: [d, row]; unembed and its gradient: [d, padded vocab]
+    // stream and its gradient: [d, row]; unembed and its gradient: [d, padded answers]
     void operator()(const Block& block, const float* stream, const float* unembed, float* to_stream, float* to_unembed,
                     Score& score) {
-        const Index tokens = padded(vocab_);
-        multiply(slopes_, row_, {unembed, 1, tokens}, stream, row_, vocab_, d_, block.width);
+        const Index stride = padded(answers_);
+        multiply(slopes_, row_, {unembed, 1, stride}, stream, row_, answers_, d_, block.width);
         for (Index c = 0; c < block.width; c += LANES)
             block.labels ? labelled(block, c, score) : distributed(block, c, score);
-        multiply(to_stream, row_, {unembed, tokens, 1}, slopes_, row_, d_, vocab_, block.width);
+        multiply(to_stream, row_, {unembed, stride, 1}, slopes_, row_, d_, answers_, block.width);
         for (Index i = 0; i < d_; ++i)
             for (Index c = 0; c < block.width; c += LANES) {
                 lanes(to_stream + i * row_ + c) *= lanes(factors_ + c);
                 lanes(scaled_ + i * row_ + c) = lanes(stream + i * row_ + c) * lanes(factors_ + c);
             }
-        contract(to_unembed, tokens, slopes_, row_, scaled_, row_, vocab_, d_, block.width);
+        contract(to_unembed, stride, slopes_, row_, scaled_, row_, answers_, d_, block.width);
     }
 
   private:
     // Each turns eight columns of logits into the gradient of the loss by them, but for a factor.
     void labelled(const Block& block, Index first, Score& score) {
-        const Index vocab = vocab_, row = row_;
+        const Index answers = answers_, row = row_;
         const std::int32_t* labels = block.labels + first;
         const Lanes weight = lanes(block.weights + first);
         float* column = slopes_ + first;
@@ -264,7 +264,7 @@ class Readout {
         for (int lane = 0; lane < LANES; ++lane) wanted[lane] = column[labels[lane] * row + lane];
         const Lanes best = largest(column);
         Bits ties{};
-        for (Index k = 0; k < vocab; ++k) {
+        for (Index k = 0; k < answers; ++k) {
             Lanes& logit = lanes(column + k * row);
             ties -= logit == best;
             logit = exponential(logit - best);
@@ -278,14 +278,14 @@ class Readout {
     }
 
     void distributed(const Block& block, Index first, Score& score) {
-        const Index vocab = vocab_, row = row_, group = block.group;
+        const Index answers = answers_, row = row_, group = block.group;
         const Lanes weight = lanes(block.weights + first);
-        const float* targets = block.targets + first / group * group * vocab + first % group;
+        const float* targets = block.targets + first / group * group * answers + first % group;
         float* column = slopes_ + first;
         const Lanes best = largest(column);
         Lanes sum{}, expected{}, right{};
         Bits ties{};
-        for (Index k = 0; k < vocab; ++k) {
+        for (Index k = 0; k < answers; ++k) {
             Lanes& logit = lanes(column + k * row);
             const Lanes target = lanes(targets + k * group);
             ties -= logit == best;
@@ -294,7 +294,7 @@ class Readout {
             logit = exponential(logit - best);
             sum += logit;
         }
-        for (Index k = 0; k < vocab; ++k) lanes(column + k * row) -= sum * lanes(targets + k * group);
+        for (Index k = 0; k < answers; ++k) lanes(column + k * row) -= sum * lanes(targets + k * group);
         lanes(factors_ + first) = weight / sum;
         score.loss += total(weight * (best + logarithm(sum) - expected));
         score.right += total(where(ties == 1, weight * right));
@@ -302,13 +302,13 @@ class Readout {
     }
 
     Lanes largest(const float* column) const {
-        const Index vocab = vocab_, row = row_;
+        const Index answers = answers_, row = row_;
         Lanes best = lanes(column);
-        for (Index k = 1; k < vocab; ++k) best = larger(best, lanes(column + k * row));
+        for (Index k = 1; k < answers; ++k) best = larger(best, lanes(column + k * row));
         return best;
     }
 
-    Index vocab_, d_, row_;
+    Index answers_, d_, row_;
     Buffer slopes_, factors_, scaled_;
 };
 
@@ -319,16 +319,16 @@ struct Facts {
     const std::int32_t* tokens;  // [groups, width, S]; null when group t holds the pairs that end in t, by first token
     const float* weights;        // [groups, width]
     const std::int32_t* labels;  // [groups, width], or null and then
-    const float* targets;        // [groups, N, width]
+    const float* targets;        // [groups, A, width]
 
-    Block block(Index group, Index count, Index vocab, Index length) const {
+    Block block(Index group, Index count, Index answers, Index length) const {
         const Index first = group * width;
         return {count * width,
                 width,
                 tokens ? tokens + first * length : nullptr,
                 weights + first,
                 labels ? labels + first : nullptr,
-                targets ? targets + first * vocab : nullptr};
+                targets ? targets + first * answers : nullptr};
     }
 };
 
@@ -444,8 +444,12 @@ class Trainer {
 
 }  // namespace membench
 
-// What Python calls.
+// What Python calls. `structure_sizes` comes first: a structure that Python lays out otherwise would be misread.
 #define MEMBENCH_KERNEL(Model, Shape)                                                                    \
+    extern "C" void structure_sizes(membench::Index* out) {                                              \
+        const std::size_t sizes[] = {sizeof(Shape), sizeof(membench::Facts), sizeof(membench::Run)};     \
+        std::copy_n(sizes, 3, out);                                                                      \
+    }                                                                                                    \
     extern "C" void advance(const Shape* shape, const membench::Facts* facts, const membench::Run* run,  \
                             float* weights, float* first, float* second) {                               \
         membench::Trainer<Model, Shape>(*shape, *facts, *run).advance(weights, first, second);           \

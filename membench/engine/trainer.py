@@ -20,7 +20,7 @@ EPSILON = 1e-8  # Adam's
 
 @dataclass(frozen=True)
 class Batches:
-    """Sampled minibatches: for each replica and step, which contexts, and which next token was drawn for each."""
+    """Sampled minibatches: for each replica and step, which contexts, and which answer was drawn for each."""
 
     contexts: NDArray[np.int64]  # [R, steps, batch], rows of that replica's facts
     labels: NDArray[np.int64]  # [R, steps, batch]

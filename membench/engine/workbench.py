@@ -16,6 +16,7 @@ from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
+from membench.measure.size import float_type
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
 
@@ -84,8 +85,7 @@ class Workbench:
 
     def outcome(self, seed: int, state: Mapping[str, torch.Tensor], **fields: Any) -> Outcome:
         """A freshly built model with the weights that were found: what was learned outside its state is lost."""
-        dtype = next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
-        module = self.model(seed, dtype)
+        module = self.model(seed, float_type(state))
         module.load_state_dict(dict(state))
         return Outcome(seed, module, self.facts(seed), **fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from membench.interface.registry import Registry
 from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
-from membench.records.store import Store
+from membench.records.store import Store, Unreadable, read
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,21 @@ class Run:
 
         A record is written as soon as its trial ends, so that nothing that is finished is lost.
         """
+        if show:
+            for reason, trials in self.stale().items():
+                words = f"measuring {len(trials)} of {len(self.trials)} trials again"
+                print(f"membench: {words}: {reason}", file=sys.stderr)
         with watching(len(self.pending), show, what) as watcher:
             execute(self.pending, self.store, self.registry, self.execution, watcher)
-        return [Record.from_json(self.store.path(trial).read_text("utf-8")) for trial in self.trials]
+        return [read(self.store.path(trial)).record for trial in self.trials]
+
+    def stale(self) -> dict[str, list[Trial]]:
+        """Finished trials that have to be measured again, because their code is another now, by what changed."""
+        reasons: dict[str, list[Trial]] = {}
+        for trial in self.pending:
+            if reason := self.store.why_stale(trial):
+                reasons.setdefault(reason, []).append(trial)
+        return reasons
 
 
 def _require_bottleneck(trials: Sequence[Trial]) -> None:
@@ -68,13 +81,21 @@ def _is_done(store: Store, trial: Trial, execution: Execution) -> bool:
 
 def no_less_than_before(execution: Execution, pending: Sequence[Trial], store: Store) -> Execution:
     """What the records have that are about to be replaced, the new ones get too."""
-    found = [record for record in map(store.find, pending) if record]
-    had_floor = any("excess_kl" in record.metrics for record in found)
+    replaced = [record for record in (_there(store, trial) for trial in pending) if record]
+    had_floor = any("excess_kl" in record.metrics for record in replaced)
     return replace(
         execution,
-        keep_weights=execution.keep_weights or any(record.weights for record in found),
+        keep_weights=execution.keep_weights or any(record.weights for record in replaced),
         floor=execution.floor or (had_floor and all(trial.architecture.bottleneck for trial in pending)),
     )
+
+
+def _there(store: Store, trial: Trial) -> Record | None:
+    """The record at the trial's place, also if it is of other code than is here."""
+    try:
+        return read(store.path(trial)).record
+    except Unreadable:
+        return None
 
 
 def fail_if_any(records: Sequence[Record]) -> None:

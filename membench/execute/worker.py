@@ -14,14 +14,15 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from membench.engine.execution import Execution
-from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, NotApplicable, UsageError
 from membench.execute.job import Job, Result
 from membench.interface.bound import Setting
+from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts
-from membench.interface.options import label
+from membench.interface.options import label, to_dict
 from membench.interface.registry import Registry
 from membench.measure.environment import describe_environment, describe_git
+from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
@@ -105,15 +106,14 @@ class _JobRunner:
         from membench.engine.workbench import Workbench
 
         torch.set_num_threads(job.threads)
-        self.job, self.registry, point = job, registry, job.point
-        self.protocol = get_protocol(point.protocol)
-        architecture, task = self.registry.architecture(point.architecture), self.registry.task(point.task)
-        self.protocol_config = self.protocol.config(**json.loads(point.protocol_config))
+        self.job, self.registry = job, registry
+        trial = Trial.of(job.point, registry, seed=0)
+        self.protocol, self.protocol_config = trial.protocol, trial.protocol_config
         self.workbench = Workbench(
-            architecture=architecture,
-            config=architecture.config(**json.loads(point.config)),
-            task=task,
-            task_config=task.config(**json.loads(point.task_config)),
+            architecture=trial.architecture,
+            config=trial.config,
+            task=trial.task,
+            task_config=trial.task_config,
             execution=_check_device(job.execution),
             probed=json.loads(job.probed) if job.probed else None,
             report=report,
@@ -137,7 +137,13 @@ class _JobRunner:
         import torch
 
         from membench.measure.evaluate import evaluate
-        from membench.measure.size import beyond_parameters, count_without_gradient, float_type, measure_size
+        from membench.measure.size import (
+            beyond_parameters,
+            count_without_gradient,
+            float_bits,
+            float_type,
+            measure_size,
+        )
 
         bench, module = self.workbench, outcome.module
         dtype = float_type(state)
@@ -148,11 +154,11 @@ class _JobRunner:
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
-        setting = Setting(bench.architecture.name, bench.config, outcome.facts, parameters=size.parameters)
+        setting = Setting(bench.architecture.name, bench.config, outcome.facts, size.parameters, float_bits(state))
         return self._base(
             outcome.seed,
             status="complete",
-            data_sha256=outcome.facts.sha256(),
+            facts=outcome.facts,
             metrics={**metrics, **outcome.metrics},
             size=asdict(size),
             bounds=[asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)],
@@ -197,30 +203,46 @@ class _JobRunner:
         seconds = (time.perf_counter() - self.clock) / replicas
         return {"started": self.started.isoformat(timespec="seconds"), "seconds": seconds, "replicas": replicas}
 
-    def _base(self, seed: int, data_sha256: str | None = None, **fields: Any) -> Record:
+    def _base(self, seed: int, facts: Facts | None = None, **fields: Any) -> Record:
         point = self.job.point
         bench = self.workbench
         return Record(
             id=point.id,
             seed=seed,
-            architecture={**self._origin(bench.architecture), "config": asdict(bench.config),
-                          "label": label(bench.config)},
-            task={**self._origin(bench.task), "version": bench.task.version, "config": asdict(bench.task_config),
-                  "label": label(bench.task_config), "data_sha256": data_sha256},
-            protocol={"name": point.protocol, "version": point.protocol_version,
-                      "config": asdict(self.protocol_config), "label": label(self.protocol_config)},
+            architecture={**_origin(bench.architecture), **_config(bench.config)},
+            task={**_origin(bench.task), **_config(bench.task_config), **(_facts(facts) if facts else {})},
+            protocol={"name": point.protocol, "version": point.protocol_version, **_config(self.protocol_config)},
             git=describe_git(),
             **fields,
-        )  # fmt: skip
+        )
 
-    def _origin(self, item: Any) -> dict[str, Any]:
-        plugin = self.registry.provider(item)
-        return {
-            "name": item.name,
-            "distribution": plugin.distribution,
-            "version": plugin.version,
-            "commit": plugin.commit,
-        }
+
+def _origin(item: Architecture[Any] | Task[Any]) -> dict[str, Any]:
+    """Which code it was."""
+    return {
+        "name": item.name,
+        "version": item.version,
+        "distribution": item.origin.distribution,
+        "distribution_version": item.origin.version,
+        "commit": item.origin.commit,
+        "code_sha256": item.origin.code_sha256,
+    }
+
+
+def _config(config: Any) -> dict[str, Any]:
+    return {"config": to_dict(config), "label": label(config)}
+
+
+def _facts(facts: Facts) -> dict[str, Any]:
+    """What was asked, so that no reader has to infer it."""
+    return {
+        "kind": "association" if facts.is_association else "distribution",
+        "contexts": len(facts),
+        "vocab": facts.vocab,
+        "answers": facts.answers,
+        "length": facts.shape.length,
+        "data_sha256": facts.sha256(),
+    }
 
 
 def _check_device(execution: Execution) -> Execution:

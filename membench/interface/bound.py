@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from membench.errors import NotApplicable
 from membench.interface.facts import Facts, Shape
+from membench.interface.origin import UNKNOWN, Origin
 
 # associations: contexts of these facts that are answered right.  capacity: the most contexts for which every
 # labelling can be memorised, whatever the facts at hand.  kl: divergence in nats.
 Quantity = Literal["accuracy", "associations", "capacity", "kl", "parameters", "bits_per_parameter"]
-Direction = Literal["lower", "upper", "baseline", "order"]
-Claim = Literal["guarantee", "limit", "baseline", "order"]
+Direction = Literal["lower", "upper", "reference", "order"]
+Claim = Literal["guarantee", "limit", "reference", "order"]
 
 _SMALLER_IS_BETTER = ("kl", "parameters", "bits_per_parameter")
 
@@ -30,7 +31,7 @@ class Setting:
     config: Any
     facts: Facts
     parameters: int | None = None  # trainable numbers of the model, when it is known
-    bits: int = 32  # that each of them is stored in
+    bits: int | None = None  # that each of them is stored in, when it is known: those of the weights' float type
 
     @property
     def shape(self) -> Shape:
@@ -42,7 +43,7 @@ class Bound:
     """A statement about what every model, or every well chosen model, of an architecture reaches.
 
     A lower bound on accuracy is a guarantee: some weights reach at least this. An upper bound is a
-    limit: no weights exceed it. For a divergence it is the other way round. `baseline` marks the
+    limit: no weights exceed it. For a divergence it is the other way round. `reference` marks the
     figure of a simpler or another model, drawn for comparison; `order` a result that is known only
     up to a constant, which no model can meet or miss. `value` raises NotApplicable with a reason
     outside the bound's validity, and Vacuous where it applies but says nothing.
@@ -57,14 +58,14 @@ class Bound:
     value: Callable[[Setting], float]
     architecture: str | None = None  # None: holds whatever the architecture
     latex: str = ""
-    inputs: tuple[str, ...] = ()  # what the value depends on
     expected: bool = False  # holds on average over independent, uniformly random labels, not for each labelling
     expensive: bool = False  # takes longer than a few milliseconds
     restricted_to: str | None = None  # the models or the sense that it is limited to, None: all of the architecture
+    origin: Origin = UNKNOWN  # set by the registry
 
     @property
     def claim(self) -> Claim:
         """What is claimed: that some weights do as well (guarantee), or that none do better (limit)."""
-        if self.direction == "baseline" or self.direction == "order":
+        if self.direction == "reference" or self.direction == "order":
             return self.direction
         return "guarantee" if (self.direction == "upper") == (self.quantity in _SMALLER_IS_BETTER) else "limit"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from membench.interface.facts import Facts, Shape
+from membench.interface.origin import UNKNOWN, Origin
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,11 +39,13 @@ Construction = Callable[["nn.Module", Facts], Mapping[str, Any]]
 class Architecture(Generic[C]):
     """A family of models. `build` never sees the facts and owns the initialisation.
 
-    The module that it returns maps tokens, int64[batch, S], to logits, float[batch, N]; all that
-    it learned is in its `state_dict()`.
+    The module that it returns maps tokens, int64[batch, S], to logits, float[batch, A]; all that
+    it learned is in its `state_dict()`. `version` changes whenever the same config and seed would
+    train to other numbers: finished trials of an older version are measured again.
     """
 
     name: str
+    version: int = 1
     summary: str
     reference: str  # citation
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -M options
@@ -54,6 +57,7 @@ class Architecture(Generic[C]):
     constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default
     kernel: Kernel | None = None  # fused training of many replicas; optional, never needed
     for_budget: Callable[[Shape, int], C] | None = None  # the config that best uses a number of parameters
+    origin: Origin = UNKNOWN  # set by the registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +70,4 @@ class Task(Generic[C]):
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -T options
     shape: Callable[[C], Shape]
     sample: Callable[[C, np.random.Generator], Facts]
+    origin: Origin = UNKNOWN  # set by the registry

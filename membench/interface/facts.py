@@ -19,24 +19,28 @@ DATA_STREAM, WEIGHT_STREAM, BATCH_STREAM = 0, 1, 2
 class Shape(NamedTuple):
     """All that an architecture may know of a task when it is built."""
 
-    vocab: int  # N
-    length: int  # S
+    vocab: int  # N, tokens that a context is made of
+    length: int  # S, tokens in a context
+    answers: int  # A, what the model chooses among; often the tokens, but with numbers of their own
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A conditional distribution over next tokens, on a support of distinct contexts.
+    """A conditional distribution over answers, on a support of distinct contexts.
 
     `targets` holds one label per context for an association (int64[T]), else one distribution
-    per context (float64[T, N]).
+    per context (float64[T, A]). By default the answers are the tokens: A = N.
     """
 
     inputs: NDArray[np.int64]  # [T, S], distinct rows
-    targets: NDArray[Any]  # int64[T] or float64[T, N]
+    targets: NDArray[Any]  # int64[T] or float64[T, A]
     prior: NDArray[np.float64]  # [T], sums to 1
     vocab: int  # N
+    answers: int = None  # type: ignore[assignment]  # A; never None once it is made
 
     def __post_init__(self) -> None:
+        if self.answers is None:
+            object.__setattr__(self, "answers", self.vocab)
         count = len(self.inputs)
         if self.inputs.ndim != 2 or count == 0 or self.inputs.dtype != np.int64:
             raise ValueError(
@@ -47,10 +51,10 @@ class Facts:
         if len(np.unique(self.inputs, axis=0)) != count:
             raise ValueError("inputs must be distinct contexts")
         if self.is_association:
-            if self.targets.shape != (count,) or self.targets.min() < 0 or self.targets.max() >= self.vocab:
-                raise ValueError(f"labels must be one token in 0..{self.vocab - 1} for each of {count} contexts")
-        elif self.targets.shape != (count, self.vocab) or not _are_distributions(self.targets):
-            raise ValueError(f"targets must be {count} distributions over {self.vocab} tokens")
+            if self.targets.shape != (count,) or self.targets.min() < 0 or self.targets.max() >= self.answers:
+                raise ValueError(f"labels must be one answer in 0..{self.answers - 1} for each of {count} contexts")
+        elif self.targets.shape != (count, self.answers) or not _are_distributions(self.targets):
+            raise ValueError(f"targets must be {count} distributions over {self.answers} answers")
         if self.prior.shape != (count,) or not _are_distributions(self.prior[None]):
             raise ValueError(f"the prior must be a distribution over {count} contexts")
 
@@ -59,17 +63,17 @@ class Facts:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.vocab, self.inputs.shape[1])
+        return Shape(self.vocab, self.inputs.shape[1], self.answers)
 
     @property
     def is_association(self) -> bool:
         return self.targets.dtype == np.int64
 
     def distributions(self) -> NDArray[np.float64]:
-        """The targets as float64[T, N], whichever way they are held."""
+        """The targets as float64[T, A], whichever way they are held."""
         if not self.is_association:
             return np.asarray(self.targets, dtype=np.float64)
-        dense = np.zeros((len(self), self.vocab))
+        dense = np.zeros((len(self), self.answers))
         dense[np.arange(len(self)), self.targets] = 1.0
         return dense
 
@@ -88,7 +92,10 @@ class Facts:
 
     def sha256(self) -> str:
         """A digest of the content, the same on every platform."""
-        digest = hashlib.sha256(f"{self.vocab} {self.inputs.shape} {self.targets.dtype.kind}".encode())
+        header = f"{self.vocab} {self.inputs.shape} {self.targets.dtype.kind}"
+        if self.answers != self.vocab:  # only then, so that facts keep the digests that older records have
+            header += f" {self.answers}"
+        digest = hashlib.sha256(header.encode())
         for array in (self.inputs, self.targets, self.prior):
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()

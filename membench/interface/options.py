@@ -29,9 +29,14 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: Sequence[str] = (),
+    later: bool = False,
 ) -> Any:
-    """A field of a config dataclass. A default of None means that `__post_init__` works the value out."""
-    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "choices": tuple(choices)}
+    """A field of a config dataclass. A default of None means that `__post_init__` works the value out.
+
+    `later` is for an option that was added when records existed, with a default that leaves everything as it was: at
+    that default it is no part of a trial's identity, so that those records are still found.
+    """
+    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "choices": tuple(choices), "later": later}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -46,6 +51,7 @@ class Option:
     minimum: float | None
     maximum: float | None
     choices: tuple[str, ...]
+    later: bool = False
 
     @property
     def automatic(self) -> bool:
@@ -118,6 +124,7 @@ def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
         minimum=meta.get("minimum"),
         maximum=meta.get("maximum"),
         choices=meta.get("choices", ()),
+        later=meta.get("later", False),
     )
 
 
@@ -209,9 +216,16 @@ def _range(one: Option, text: str) -> list[Any]:
     return [one.kind(start + i * step) for i in range(count)]
 
 
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as its record and its identity hold it: without options that came later and are as if never set."""
+    values = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
+    later = [one.name for one in dataclasses.fields(config) if one.metadata.get("later")]
+    return {name: value for name, value in values.items() if name not in later or _differs(config, values, name)}
+
+
 def label(config: Any) -> str:
     """A config in a few words, as it would be typed: all numbers, and whatever else is not as it would be anyway."""
-    values = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
+    values = to_dict(config)
     shown = {
         name: value
         for name, value in values.items()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, is_dataclass, replace
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from membench.interface import hookspecs
 from membench.interface.bound import Bound
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
+from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
 
 GROUP = "membench"
-BUILT_IN = "membench"  # the distribution whose names nobody else can take
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what may be part of a path and of a command line
 
 
@@ -32,9 +31,7 @@ class Plugin:
     """One plugin and what became of it: a row of `membench plugins`."""
 
     name: str
-    distribution: str
-    version: str
-    commit: str | None = None  # of the installed source, when pip knows it
+    origin: Origin
     status: str = "loaded"  # or failed, blocked
     reason: str = ""
     architectures: tuple[Architecture[Any], ...] = ()
@@ -42,15 +39,15 @@ class Plugin:
     bounds: tuple[Bound, ...] = ()
 
     @property
-    def origin(self) -> str:
-        return f"{self.distribution} {self.version}".strip()
+    def distribution(self) -> str:
+        return self.origin.distribution
 
 
 @dataclass(frozen=True)
 class Selection:
     """Which plugins to load: plain data, so that a worker process can make the same registry."""
 
-    files: tuple[str, ...] = ()  # plugin modules that are not installed
+    files: tuple[str, ...] = ()  # plugin modules that are not installed, and classes in files as path.py:Class
     allowed: tuple[str, ...] | None = None  # names of plugins or distributions; None: all
     blocked: tuple[str, ...] = ()
     strict: bool = False  # raise instead of noting a failure
@@ -60,7 +57,7 @@ class Selection:
         """MEMBENCH_PLUGINS=a,b allows only those; MEMBENCH_STRICT=1 raises what a plugin raises."""
         allowed = os.environ.get("MEMBENCH_PLUGINS")
         return cls(
-            files=tuple(str(Path(file).resolve()) for file in files),
+            files=tuple(map(_resolved, files)),
             allowed=None if allowed is None else tuple(filter(None, map(str.strip, allowed.split(",")))),
             blocked=tuple(blocked),
             strict=os.environ.get("MEMBENCH_STRICT", "") not in ("", "0"),
@@ -83,7 +80,7 @@ class Registry:
             entry_points(group=GROUP), key=lambda e: (_distribution(e) != BUILT_IN, _distribution(e), e.name)
         )
         self.plugins = [self._from_entry_point(entry) for entry in found]
-        self.plugins += [self._from_file(Path(file)) for file in self.selection.files]
+        self.plugins += [self._from_file(file) for file in self.selection.files]
         known = {word for plugin in self.plugins for word in (plugin.name, plugin.distribution)}
         for name in self.selection.blocked:
             if name not in known:
@@ -103,6 +100,9 @@ class Registry:
         return [item for plugin in self.plugins for item in plugin.bounds]
 
     def architecture(self, name: str) -> Architecture[Any]:
+        """By its name, or a class in a file as path.py:Class."""
+        if is_target(name):
+            return self._from_target(_resolved(name))
         known = self.architectures
         self._require("architecture", name, known, "list them with: membench models")
         return known[name]
@@ -113,14 +113,30 @@ class Registry:
         return known[name]
 
     def add(self, architecture: Architecture[Any]) -> Architecture[Any]:
-        """One of this process, for the executor `inline` alone. UsageError for a name that is taken."""
+        """One of this process, which no other could load: for the executor `inline` alone. UsageError for a name taken.
+
+        A class that was defined again takes the place of what it was.
+        """
+        self.plugins = [p for p in self.plugins if (p.name, p.origin.distribution) != (architecture.name, HERE)]
         if architecture.name in self.architectures:
-            raise UsageError(f"the name '{architecture.name}' is taken; rename the class")
-        self.plugins.append(Plugin(architecture.name, "this process", "", architectures=(architecture,)))
+            taken = self.architectures[architecture.name].origin
+            raise UsageError(f"the name '{architecture.name}' is taken by {taken}; rename the class")
+        self.plugins.append(Plugin(architecture.name, architecture.origin, architectures=(architecture,)))
         return architecture
 
-    def provider(self, item: Architecture[Any] | Task[Any]) -> Plugin:
-        return next(p for p in self.plugins if any(item is one for one in (*p.architectures, *p.tasks)))
+    def _from_target(self, target: str) -> Architecture[Any]:
+        """A class in a file joins the selection, so that workers find it too."""
+        row = next((plugin for plugin in self.plugins if plugin.origin.distribution == target), None)
+        if row is None:
+            row = self._from_file(target)
+            if row.status == "loaded" and row.architectures[0].name in self.architectures:
+                name, taken = row.architectures[0].name, self.architectures[row.architectures[0].name].origin
+                raise UsageError(f"'{target}': the name '{name}' is taken by {taken}; rename the class")
+            self.plugins.append(row)
+            self.selection = replace(self.selection, files=(*self.selection.files, target))
+        if row.status != "loaded":
+            raise PluginError(f"'{target}' is not available: {row.reason}")
+        return row.architectures[0]
 
     def _require(self, kind: str, name: str, known: Iterable[str], listing: str) -> None:
         if name in known:
@@ -132,19 +148,22 @@ class Registry:
                     f"is {plugin.status}: {plugin.reason}"
                 )
         broken = sum(plugin.status == "failed" for plugin in self.plugins)
-        note = f" ({broken} plugin(s) did not load, see: membench plugins)" if broken else ""
+        note = f" ({broken} plugin{'s' * (broken > 1)} did not load, see: membench plugins)" if broken else ""
         raise unknown(kind, name, known, listing + note)
 
     def _from_entry_point(self, entry: EntryPoint) -> Plugin:
-        row = Plugin(entry.name, _distribution(entry), entry.dist.version if entry.dist else "", _commit(entry.dist))
-        return self._load(row, entry.load)
+        return self._load(Plugin(entry.name, origin_of(entry.dist, entry.module)), entry.load)
 
-    def _from_file(self, path: Path) -> Plugin:
+    def _from_file(self, target: str) -> Plugin:
+        """A plugin module, or with path.py:Class an architecture made of a class or function in any module."""
+        file, name = split_target(target)
+        path = Path(file)
         if not path.is_file():
             raise UsageError(f"plugin file '{path}' does not exist")
-        return self._load(Plugin(path.stem, str(path), ""), lambda: _import_file(path))
+        row = Plugin(name or path.stem, origin_of_file(path, name))
+        return self._load(row, lambda: _import_file(path, row.origin), name)
 
-    def _load(self, row: Plugin, load: Callable[[], object]) -> Plugin:
+    def _load(self, row: Plugin, load: Callable[[], object], target: str | None = None) -> Plugin:
         for name in (row.name, row.distribution):
             if name in self.selection.blocked:
                 return replace(row, status="blocked", reason=f"--block {name}")
@@ -152,12 +171,14 @@ class Registry:
             return replace(row, status="blocked", reason="not among MEMBENCH_PLUGINS")
         try:
             with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
-                architectures, tasks, bounds = _contributions(load())
+                module = load()
+                found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
+            architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)
             return replace(row, architectures=architectures, tasks=tasks, bounds=bounds)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may even call sys.exit
-            if self.selection.strict:
+            if self.selection.strict or (target and isinstance(error, UsageError)):
                 raise
             return replace(row, status="failed", reason=f"{type(error).__name__}: {_one_line(error)}")
 
@@ -227,17 +248,35 @@ def _distribution(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist else "unknown"
 
 
-def _commit(distribution: Distribution | None) -> str | None:
-    """The commit that pip installed from, when it installed from version control."""
-    try:
-        text = distribution.read_text("direct_url.json") if distribution else None
-        return str(json.loads(text)["vcs_info"]["commit_id"]) if text else None
-    except (KeyError, ValueError, TypeError):
-        return None
+def is_target(name: str) -> bool:
+    """Whether a name is of the form path.py:Class."""
+    return bool(split_target(name)[1])
 
 
-def _import_file(path: Path) -> object:
-    spec = importlib.util.spec_from_file_location(f"membench_file_{path.stem}", path)
+def split_target(name: str) -> tuple[str, str | None]:
+    """`path.py:Class` as path and class; a plain path has no class."""
+    path, separator, target = name.rpartition(":")
+    return (path, target) if separator and path.endswith(".py") else (name, None)
+
+
+def _resolved(name: str) -> str:
+    path, target = split_target(name)
+    return f"{Path(path).resolve()}:{target}" if target else str(Path(path).resolve())
+
+
+def _adapted(module: object, name: str) -> Architecture[Any]:
+    from membench.interface.adapt import architecture_of
+
+    target = getattr(module, name, None)
+    if target is None:
+        known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
+        raise unknown("class", name, known, f"the file has: {', '.join(known) or 'none'}")
+    return architecture_of(target)
+
+
+def _import_file(path: Path, origin: Origin) -> object:
+    digest = (origin.code_sha256 or "")[:8]  # two files of one name are two modules
+    spec = importlib.util.spec_from_file_location(f"membench_file_{path.stem}_{digest}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -20,11 +20,11 @@ class InvalidOutput(Exception):
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a model knows. Bits are counted against a uniform guess: sum over contexts of log2 N - CE/ln 2."""
+    """What a model knows. Bits are counted against a uniform guess: sum over contexts of log2 A - CE/ln 2."""
 
     accuracy: float  # prior-weighted probability that the answer is right; a tie is wrong
     kl: float  # KL(facts || model) in nats
-    associations: float  # T0 (accuracy - 1/N) / (1 - 1/N)
+    associations: float  # T0 (accuracy - 1/A) / (1 - 1/A)
     bits: float
     bits_per_parameter: float | None
 
@@ -35,7 +35,7 @@ def evaluate(module: nn.Module, facts: Facts, parameters: int) -> Metrics:
     prior = torch.from_numpy(facts.prior)
     accuracy = float(prior @ hits) / float(prior @ torch.ones_like(hits))  # so that all right is exactly 1
     entropy = float(facts.prior @ facts.entropies())
-    bits = float((math.log2(facts.vocab) - losses / math.log(2)).sum())
+    bits = float((math.log2(facts.answers) - losses / math.log(2)).sum())
     return Metrics(
         accuracy=accuracy,
         kl=float(prior @ losses) - entropy,
@@ -49,7 +49,7 @@ def _answers(module: nn.Module, facts: Facts) -> tuple[torch.Tensor, torch.Tenso
     """For each context, the probability that the answer is right, and the cross-entropy: float64[T] on the CPU."""
     device = next((t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu"))
     inputs, targets = torch.from_numpy(facts.inputs), torch.from_numpy(facts.targets)
-    rows = max(1, CHUNK // facts.vocab)
+    rows = max(1, CHUNK // facts.answers)
     hits: list[torch.Tensor] = []
     losses: list[torch.Tensor] = []
     was_training = module.training
@@ -57,7 +57,7 @@ def _answers(module: nn.Module, facts: Facts) -> tuple[torch.Tensor, torch.Tenso
     try:
         with torch.inference_mode():
             for tokens, target in zip(inputs.split(rows), targets.split(rows), strict=True):
-                logits = check_logits(module(tokens.to(device)), len(tokens), facts.vocab)
+                logits = check_logits(module(tokens.to(device)), len(tokens), facts.answers)
                 hit, loss = _score(logits.cpu().double(), target)
                 hits.append(hit)
                 losses.append(loss)
@@ -67,7 +67,7 @@ def _answers(module: nn.Module, facts: Facts) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _score(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    best = logits == logits.amax(dim=1, keepdim=True)  # [rows, N]; several are true when there is a tie
+    best = logits == logits.amax(dim=1, keepdim=True)  # [rows, A]; several are true when there is a tie
     log_probability = torch.log_softmax(logits, dim=1)
     if target.dtype == torch.int64:
         hit = best.gather(1, target[:, None])[:, 0] & (best.sum(dim=1) == 1)
@@ -76,12 +76,12 @@ def _score(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, to
     return worst, -torch.where(target > 0, target * log_probability, 0.0).sum(dim=1)
 
 
-def check_logits(logits: object, rows: int, vocab: int) -> torch.Tensor:
+def check_logits(logits: object, rows: int, answers: int) -> torch.Tensor:
     """The logits, if that is what they are; InvalidOutput otherwise."""
     if not isinstance(logits, torch.Tensor):
         raise InvalidOutput(f"the model returned a {type(logits).__name__}, not a tensor")
-    if logits.shape != (rows, vocab):
-        raise InvalidOutput(f"the model returned logits of shape {list(logits.shape)}, not [{rows}, {vocab}]")
+    if logits.shape != (rows, answers):
+        raise InvalidOutput(f"the model returned logits of shape {list(logits.shape)}, not [{rows}, {answers}]")
     if not logits.is_floating_point():
         raise InvalidOutput(f"the model returned {logits.dtype}, not floating-point logits")
     if not torch.isfinite(logits).all():

@@ -84,6 +84,11 @@ def float_type(state: Mapping[str, torch.Tensor]) -> str:
     return next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
 
 
+def float_bits(state: Mapping[str, torch.Tensor]) -> int:
+    """Bits of a number of that type."""
+    return next((8 * v.element_size() for v in state.values() if v.is_floating_point()), 32)
+
+
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     import torch
 
@@ -112,9 +117,9 @@ def _same(buffer: torch.Tensor, fresh: torch.Tensor | None, close: bool) -> bool
 
 
 def _is_embedding(parameter: nn.Parameter, names: Iterable[str], shape: Shape, prefixes: Iterable[str]) -> bool:
-    """A declared embedding counts as one only if it is what the word says: one row per token or position."""
+    """A declared embedding counts as one only if it is what the word says: one row per token, position or answer."""
     declared = any(name == prefix or name.startswith(prefix + ".") for name in names for prefix in prefixes)
-    return declared and parameter.dim() == 2 and parameter.shape[0] in (shape.vocab, shape.length)
+    return declared and parameter.dim() == 2 and parameter.shape[0] in shape
 
 
 def count_without_gradient(module: nn.Module, tokens: torch.Tensor) -> int:

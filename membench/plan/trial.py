@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from membench.engine.protocols.protocol import Protocol
+from membench.engine.protocols.protocol import Protocol, get_protocol
+from membench.errors import UsageError
 from membench.interface.declarations import Architecture, Task
+from membench.interface.options import to_dict
+from membench.interface.registry import Registry
+
+if TYPE_CHECKING:
+    from membench.records.record import Record
 
 IDENTITY_RULE = 1  # change it when the same trial would get another id
 
@@ -25,6 +32,27 @@ class Trial:
     protocol_config: Any
     seed: int
 
+    @classmethod
+    def of(cls, point: Point, registry: Registry, seed: int) -> Trial:
+        """The trial at a point, with its names looked up.
+
+        UsageError for a name, an option or a version that is not here, because another version is another trial.
+        """
+        architecture, task = registry.architecture(point.architecture), registry.task(point.task)
+        protocol = get_protocol(point.protocol)
+        for kind, here, wanted in (("task", task, point.task_version), ("protocol", protocol, point.protocol_version)):
+            if here.version != wanted:
+                raise UsageError(f"it is of version {wanted} of {kind} {here.name}, and here is version {here.version}")
+        return cls(
+            architecture,
+            _config(architecture.name, architecture.config, point.config),
+            task,
+            _config(task.name, task.config, point.task_config),
+            protocol,
+            _config(protocol.name, protocol.config, point.protocol_config),
+            seed,
+        )
+
     @property
     def id(self) -> str:
         return self.point.id
@@ -34,13 +62,13 @@ class Trial:
         """The trial without its seed: what several seeds have in common."""
         return Point(
             architecture=self.architecture.name,
-            config=json.dumps(asdict(self.config), sort_keys=True),
+            config=_text(to_dict(self.config)),
             task=self.task.name,
             task_version=self.task.version,
-            task_config=json.dumps(asdict(self.task_config), sort_keys=True),
+            task_config=_text(to_dict(self.task_config)),
             protocol=self.protocol.name,
             protocol_version=self.protocol.version,
-            protocol_config=json.dumps(asdict(self.protocol_config), sort_keys=True),
+            protocol_config=_text(to_dict(self.protocol_config)),
         )
 
     def describe(self) -> str:
@@ -60,7 +88,32 @@ class Point:
     protocol_version: int
     protocol_config: str
 
+    @classmethod
+    def of(cls, record: Record) -> Point:
+        """The point that a record is of, by what it says of itself; its id need not be the one that it claims."""
+        return cls(
+            architecture=record.architecture["name"],
+            config=_text(record.architecture["config"]),
+            task=record.task["name"],
+            task_version=record.task["version"],
+            task_config=_text(record.task["config"]),
+            protocol=record.protocol["name"],
+            protocol_version=record.protocol["version"],
+            protocol_config=_text(record.protocol["config"]),
+        )
+
     @property
     def id(self) -> str:
         content = json.dumps([IDENTITY_RULE, asdict(self)], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
+
+
+def _config(owner: str, kind: type, text: str) -> Any:
+    try:
+        return kind(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"its options do not suit {owner} as it is here: {error}") from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
+KINDS = ("association", "distribution")  # of facts: one answer for each context, or a distribution over answers
 _SHAPES: dict[str, type | tuple[type, ...]] = {
     "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
     "metrics": dict, "size": dict, "bounds": list, "trace": dict, "environment": dict, "git": dict, "run": dict,
@@ -29,8 +30,8 @@ class Record:
     id: str
     seed: int
     status: str  # complete or failed
-    architecture: dict[str, Any]  # name, distribution, version, commit, config
-    task: dict[str, Any]  # name, version, config, data_sha256
+    architecture: dict[str, Any]  # name, version, distribution, distribution_version, commit, code_sha256, config
+    task: dict[str, Any]  # the same, and kind, contexts, vocab, answers, length, data_sha256
     protocol: dict[str, Any]  # name, version, config
     metrics: dict[str, float | None] = field(default_factory=dict)
     size: dict[str, Any] = field(default_factory=dict)
@@ -41,10 +42,16 @@ class Record:
     run: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     weights: dict[str, Any] | None = None  # file (beside the record), sha256, bytes; None when they were not kept
+    more: dict[str, Any] = field(default_factory=dict)  # fields that another version added: kept when it is rewritten
 
     @property
     def complete(self) -> bool:
         return self.status == "complete"
+
+    @property
+    def asks_for_distributions(self) -> bool:
+        """Whether divergence decides, and not accuracy."""
+        return self.task.get("kind") == "distribution"
 
     def proven(self, quantity: str) -> tuple[float, str]:
         """The most of a quantity that theory guarantees, and the bound that does; NaN when none does."""
@@ -59,27 +66,38 @@ class Record:
         ]
         return max(found, default=(math.nan, ""))
 
-    def baseline(self, name: str) -> float:
-        """The value of a bound by its name; NaN when there is none."""
+    def reference(self, name: str) -> float:
+        """A reference value, such as zero-head, by its name; NaN when there is none."""
         values = [bound.get("value") for bound in self.bounds if isinstance(bound, dict) and bound.get("name") == name]
         return float(values[0]) if values and isinstance(values[0], (int, float)) else math.nan
 
     def to_json(self) -> str:
-        return json.dumps(_without_nan(asdict(self)), indent=1, allow_nan=False) + "\n"
+        data = {name: getattr(self, name) for name in _FIELDS}
+        return json.dumps(_without_nan({**data, **self.more}), indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Record:
         """ValueError, in words, for anything that is not a record of this schema or an older one."""
-        data = json.loads(text)
-        if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
+        try:
+            data = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        return cls.from_data(data)
+
+    @classmethod
+    def from_data(cls, data: Any) -> Record:
+        """The same for JSON that was read already."""
+        if not isinstance(data, dict) or type(data.get("schema")) is not int:
             raise ValueError("not a membench record")
         if data["schema"] > SCHEMA:
             raise NewerSchema(data["schema"])
-        record = _checked({name: value for name, value in data.items() if name in _FIELDS})
-        return cls(**record)
+        known = _checked({name: value for name, value in data.items() if name in _NAMES})
+        more = {name: value for name, value in data.items() if name not in _NAMES}
+        return cls(**(known if data["schema"] == SCHEMA else upgrade(known)), more=more)
 
 
-_FIELDS = frozenset(one.name for one in fields(Record))
+_FIELDS = tuple(one.name for one in fields(Record) if one.name != "more")
+_NAMES = frozenset(_FIELDS)
 
 
 class NewerSchema(ValueError):
@@ -99,7 +117,42 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"it lacks {', '.join(missing)}")
     if any(not isinstance(value, (int, float, type(None))) for value in data.get("metrics", {}).values()):
         raise ValueError("its metrics are not numbers")
+    if data["task"].get("kind") not in (*KINDS, None):
+        raise ValueError(f"its task.kind is {data['task']['kind']!r}, and not one of {', '.join(KINDS)}")
     return data
+
+
+def upgrade(data: dict[str, Any]) -> dict[str, Any]:
+    """A record of schema 1 as one of schema 2.
+
+    Schema 1 did not say what kind of facts they were, nor how many: the built-in bounds and options tell. The version
+    of an architecture was that of its distribution; who brought a bound was not said.
+    """
+    bounds = [_upgraded(bound) if isinstance(bound, dict) else bound for bound in data.get("bounds", [])]
+    architecture = {**data["architecture"], "version": 1, "code_sha256": None}
+    architecture["distribution_version"] = data["architecture"].get("version")
+    task = {**data["task"], "distribution_version": None, "code_sha256": None, **_facts_of(data["task"], bounds)}
+    return {**data, "schema": SCHEMA, "architecture": architecture, "task": task, "bounds": bounds}
+
+
+def _upgraded(bound: dict[str, Any]) -> dict[str, Any]:
+    direction = "reference" if bound.get("direction") == "baseline" else bound.get("direction")
+    return {**bound, "direction": direction, "provider": None}
+
+
+def _facts_of(task: Mapping[str, Any], bounds: Iterable[Any]) -> dict[str, Any]:
+    config = task["config"] if isinstance(task["config"], dict) else {}
+    values = {bound.get("name"): bound.get("value") for bound in bounds if isinstance(bound, dict)}
+    numbers = {name: float(value) for name, value in values.items() if isinstance(value, (int, float))}
+    chance, best = numbers.get("chance", 0.0), numbers.get("bayes", 1.0)
+    vocab = round(1 / chance) if chance > 0 else config.get("N")
+    return {
+        "kind": "distribution" if best < 1 - 1e-9 else "association",
+        "contexts": round(numbers["support"]) if "support" in numbers else config.get("T0"),
+        "vocab": vocab,
+        "answers": vocab,
+        "length": 2 if task["name"] == "bigram" else config.get("S"),
+    }
 
 
 def _without_nan(value: Any) -> Any:

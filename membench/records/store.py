@@ -1,22 +1,76 @@
-"""Store: a folder of records, in which a finished trial is found again by its identity."""
+"""Store: a folder of records, and the one way to read a record from a file."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import re
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from membench.errors import UsageError
+from membench.interface.declarations import Architecture, Task
 from membench.plan.trial import Point, Trial
 from membench.records.files import write_atomically
-from membench.records.record import SCHEMA, NewerSchema, Record
+from membench.records.record import NewerSchema, Record
 from membench.records.weights import SUFFIX
 
 NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
-_SCHEMA_AT_START = re.compile(rb'\s*\{\s*"schema"\s*:\s*(\d+)')
+MAX_BYTES = 64 << 20  # of a record; a thousandth of it would be a large one
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A record and what is known of it beside what it says."""
+
+    record: Record
+    source: str = ""  # the file that it was read from
+    sha256: str = ""  # of the bytes of that file
+    published: bool = False  # it came with the package
+    verified: bool = False  # its weights were checked
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What two records of one trial have in common."""
+        return self.record.id, self.record.seed
+
+
+class Unreadable(ValueError):
+    """A file that is not a record that can be read here; the text says why, without the name of the file."""
+
+
+class FromNewerMembench(Unreadable):
+    """A record that must not be overwritten, whatever it holds."""
+
+
+def read(path: Path) -> Entry:
+    """The record in a file. Raises Unreadable, and nothing else, for anything that is not one."""
+    content = read_bytes(path)
+    try:
+        return Entry(Record.from_json(content.decode()), str(path), hashlib.sha256(content).hexdigest())
+    except NewerSchema as error:
+        raise FromNewerMembench(str(error)) from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"it is not a whole JSON file ({error.msg}, line {error.lineno})") from None
+    except (ValueError, TypeError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """What is in a regular file of sensible size: reading a device or a pipe might never end. Raises Unreadable."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable("it is not a regular file")
+        if found.st_size > most:
+            raise Unreadable(f"it has {found.st_size:,} bytes, and at most {most:,} are read")
+        return path.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)
@@ -29,15 +83,26 @@ class Store:
         return self.root / point.task / point.architecture
 
     def path(self, trial: Trial) -> Path:
-        return self.folder(trial.point) / f"{trial.id}-s{trial.seed}.json"
+        point = trial.point
+        return self.folder(point) / f"{point.id}-s{trial.seed}.json"
 
     def find(self, trial: Trial) -> Record | None:
-        """The record of a finished trial; None when it is not there, failed, or cannot be read."""
+        """The record of a finished trial, if it is of the code that is here; see `why_stale`."""
+        record = self._finished(trial)
+        return record if record is not None and not other_code(trial, record) else None
+
+    def why_stale(self, trial: Trial) -> str:
+        """What changed since a trial was finished, so that it has to be measured again; empty if nothing did."""
+        record = self._finished(trial)
+        return "" if record is None else other_code(trial, record)
+
+    def _finished(self, trial: Trial) -> Record | None:
+        path = self.path(trial)
         try:
-            record = Record.from_json(self.path(trial).read_text("utf-8"))
-        except NewerSchema as error:
-            raise UsageError(f"'{self.path(trial)}' {error}") from None
-        except (OSError, ValueError):
+            record = read(path).record
+        except FromNewerMembench as error:
+            raise UsageError(f"'{path}' {error}") from None
+        except Unreadable:  # it is not there, or no longer a record
             return None
         return record if record.complete and record.id == trial.id and record.seed == trial.seed else None
 
@@ -51,7 +116,7 @@ class Store:
         return path
 
     def check(self) -> None:
-        """UsageError unless the folder can be written to and holds nothing from a newer membench."""
+        """UsageError unless the folder can be written to."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
@@ -60,11 +125,29 @@ class Store:
             raise UsageError(
                 f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"
             ) from None
-        for path in self.files():
-            with path.open("rb") as file:
-                found = _SCHEMA_AT_START.match(file.read(64))
-            if found and int(found[1]) > SCHEMA:
-                raise UsageError(f"'{path}' {NewerSchema(int(found[1]))}")
 
     def files(self) -> Iterator[Path]:
         return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)
+
+
+def other_code(trial: Trial, record: Record) -> str:
+    """Why a record is of other code than a trial would run now; empty when it is of the same."""
+    parts = ((trial.architecture, record.architecture), (trial.task, record.task))
+    return next((reason for item, part in parts if (reason := _changed(item, part))), "")
+
+
+def _changed(item: Architecture[Any] | Task[Any], part: Mapping[str, Any]) -> str:
+    """What is another in the code behind one name.
+
+    The numbers of built-ins are watched by a regression gate, and their versions are raised when numbers change: the
+    version of membench says nothing of them.
+    """
+    if part.get("version") != item.version:
+        return f"{item.name} is version {item.version}, and was {part.get('version')}"
+    if item.origin.is_built_in and part.get("distribution") in (item.origin.distribution, None):
+        return ""
+    if part.get("code_sha256") != item.origin.code_sha256:
+        return f"the code of {item.name} is not the code that was measured"
+    if part.get("distribution_version") != item.origin.version:
+        return f"{item.origin.distribution} is {item.origin.version}, and was {part.get('distribution_version')}"
+    return ""

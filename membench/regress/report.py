@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from xml.etree import ElementTree
 from rich.markup import escape
 from rich.table import Table
 
+from membench.analysis import markdown
 from membench.regress.compare import (
     IDENTICAL,
     IMPROVED,
@@ -117,7 +117,11 @@ def as_markdown(comparisons: Comparisons, heading: str, notes: Sequence[str]) ->
     shown = [row for row in comparisons.rows if row.verdict in VERDICTS[:4]]
     rest = [row for row in comparisons.rows if row not in shown]
     outcome = ": capacity was lost" if comparisons.of(LOST) else ": no loss of capacity" if comparisons.rows else ""
-    parts = [f"### {_plain(heading)}{outcome}", *summary(comparisons), *(_plain(note) for note in notes)]
+    parts = [
+        f"### {markdown.escape(heading)}{outcome}",
+        *summary(comparisons),
+        *(markdown.escape(note) for note in notes),
+    ]
     if shown:
         parts.append(_markdown_table(shown))
     if rest:
@@ -132,17 +136,11 @@ def _markdown_table(rows: Sequence[Comparison]) -> str:
         "|---|---|--:|--:|--:|---|--:|---|---|",
     ]
     for row in rows:
-        what = _plain(_whole(row))
+        what, metric, why = (markdown.escape(text) for text in (_whole(row), row.metric, row.why))
         verdict = f"**{row.verdict}**" if row.verdict in VERDICTS[:4] else row.verdict
         numbers = (_decimal(row.old), _decimal(row.new), _signed(row.gain), _interval(row), _p(row))
-        lines.append(f"| {what} | {_plain(row.metric)} | {' | '.join(numbers)} | {verdict} | {_plain(row.why)} |")
+        lines.append(f"| {what} | {metric} | {' | '.join(numbers)} | {verdict} | {why} |")
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Text of records and plugins, without anything that Markdown or HTML would act on."""
-    flat = re.sub(r"\s+", " ", html.escape(text, quote=False))
-    return re.sub(r"([\\`*_|\[\]])", r"\\\1", flat)
 
 
 def as_plain(comparisons: Comparisons, heading: str, notes: Sequence[str]) -> dict[str, Any]:

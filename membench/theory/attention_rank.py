@@ -2,7 +2,7 @@
 
 The layer with frozen, generic weights turns a context t into the features
 
-    z(t) = (x_S, V^1 A^1(t), ..., V^H A^H(t)),        A^h(t) = sum_s a^h_s(t) x_s,        x_s = e[t_s] + pos_s
+    z(t) = (x_S, V^1 xbar^1(t), ..., V^H xbar^H(t)),     xbar^h(t) = sum_s a^h_s(t) x_s,     x_s = e[t_s] + pos_s
 
 and a linear readout of z can give any outputs to contexts whose features are independent. The exponentials in the
 attention weights a^h_s(t) are algebraically independent functions of the weights (docs/theory.md has the proof): for
@@ -54,7 +54,7 @@ def memorisable_count(facts: Facts, features: Features) -> int:
     For all N^2 bigrams there is a closed form, min(N^2, min(d, N) + H min(d_h, d, N)), with N for min(d, N) if the
     first part is a table.
     """
-    N, S = facts.shape
+    N, S = facts.vocab, facts.shape.length
     if S == 2 and len(facts) == N * N:
         first = N if features.table else min(features.d, N)
         return min(N * N, first + features.H * min(features.d_h, features.d, N))

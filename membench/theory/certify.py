@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def answers_of(facts: Facts) -> NDArray[np.int64]:
-    """What is to be answered: the label, or the most likely next token, of each context."""
+    """What is to be answered: the label, or the most likely answer, of each context."""
     return np.asarray(facts.targets if facts.is_association else facts.targets.argmax(axis=1), dtype=np.int64)
 
 

@@ -13,45 +13,40 @@ from membench.interface.bound import Bound, Setting
 from membench.interface.facts import Facts
 
 
-def rate(accuracy: float, N: int) -> float:
-    """Bits that each uniformly random label among N costs at an expected accuracy: the rate-distortion function.
+def rate(accuracy: float, A: int) -> float:
+    """Bits that each uniformly random label among A costs at an expected accuracy: the rate-distortion function.
 
-    log2 N - h2(a) - (1 - a) log2(N - 1) for a >= 1/N, and 0 below, where guessing is enough.
+    log2 A - h2(a) - (1 - a) log2(A - 1) for a >= 1/A, and 0 below, where guessing is enough.
     """
-    if accuracy <= 1 / N:
+    if accuracy <= 1 / A:
         return 0.0
     wrong = 1 - accuracy
-    cost = math.log2(N) + accuracy * math.log2(accuracy)
-    return cost + (wrong * math.log2(wrong / (N - 1)) if wrong > 0 else 0.0)
+    cost = math.log2(A) + accuracy * math.log2(accuracy)
+    return cost + (wrong * math.log2(wrong / (A - 1)) if wrong > 0 else 0.0)
 
 
-def most_accurate(bits: float, contexts: int, N: int) -> float:
+def most_accurate(bits: float, contexts: int, A: int) -> float:
     """The largest expected accuracy on `contexts` random labels that `bits` can pay for."""
-    if bits >= contexts * math.log2(N):
+    if bits >= contexts * math.log2(A):
         return 1.0
-    return _largest(lambda accuracy: contexts * rate(accuracy, N) <= bits, 1 / N, 1.0)
+    return _largest(lambda accuracy: contexts * rate(accuracy, A) <= bits, 1 / A, 1.0)
 
 
-def bits_per_parameter(accuracy: float, contexts: int, N: int, parameters: int) -> float:
-    """Bits that each parameter must hold for this expected accuracy on random labels."""
-    return contexts * rate(accuracy, N) / parameters
-
-
-def shattered(N: int, unknowns: int) -> float:
+def shattered(A: int, unknowns: int) -> float:
     """The most contexts of which a linear readout with `unknowns` free numbers can realise every labelling.
 
-    Each labelling of T contexts is a cell of the arrangement of the T N(N-1)/2 hyperplanes on which two of a
-    context's logits tie, and D unknowns have at most 2 (e T N(N-1) / (2D))^D cells (Warren): so
-    T log N <= log 2 + D log(e T N(N-1) / (2D)).
+    Each labelling of T contexts is a cell of the arrangement of the T A(A-1)/2 hyperplanes on which two of a
+    context's logits tie, and D unknowns have at most 2 (e T A(A-1) / (2D))^D cells (Warren): so
+    T log A <= log 2 + D log(e T A(A-1) / (2D)).
     """
-    if N < 2:
+    if A < 2:
         return math.inf
 
     def possible(contexts: float) -> bool:
-        cells = math.log(2) + unknowns * math.log(math.e * contexts * N * (N - 1) / (2 * unknowns))
-        return contexts * math.log(N) <= cells
+        cells = math.log(2) + unknowns * math.log(math.e * contexts * A * (A - 1) / (2 * unknowns))
+        return contexts * math.log(A) <= cells
 
-    low = unknowns / math.log(N)  # here the right-hand side grows no faster than the left from now on
+    low = unknowns / math.log(A)  # here the right-hand side grows no faster than the left from now on
     high = max(low, 1.0)
     while possible(high):
         high *= 2
@@ -72,13 +67,13 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 def accuracy_of(memorised: float, facts: Facts) -> float:
     """Expected accuracy of a model that knows `memorised` associations and guesses the rest: the map phi."""
-    chance = 1 / facts.vocab
+    chance = 1 / facts.answers
     return chance + (1 - chance) * min(memorised, len(facts)) / len(facts)
 
 
 def associations_of(accuracy: float, facts: Facts) -> float:
     """Memorised associations that an accuracy stands for: the inverse of phi."""
-    chance = 1 / facts.vocab
+    chance = 1 / facts.answers
     return len(facts) * (accuracy - chance) / (1 - chance)
 
 
@@ -93,8 +88,8 @@ def as_accuracy(bound: Bound, *, name: str, summary: str, reference: str | None 
         bound,
         name=name,
         summary=summary,
-        formula=f"1/N + (1 - 1/N) X/T0 with X = {bound.formula}",
-        latex=rf"\frac1N+\left(1-\frac1N\right)\frac{{X}}{{T_0}},\quad X={bound.latex}",
+        formula=f"1/A + (1 - 1/A) X/T0 with X = {bound.formula}",
+        latex=rf"\frac1A+\left(1-\frac1A\right)\frac{{X}}{{T_0}},\quad X={bound.latex}",
         quantity="accuracy",
         value=value,
         expected=True,

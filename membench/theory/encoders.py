@@ -1,6 +1,6 @@
 """Bounds on the divergence of models whose logits are a linear function of d numbers.
 
-F(pi, d) is the best divergence of a sequence encoder: logits W E(t) with W in R^{N x d} and any table E. No model that
+F(pi, d) is the best divergence of a sequence encoder: logits W E(t) with W in R^{A x d} and any table E. No model that
 ends in a linear unembedding from R^d does better, and one that can give every context of the support any vector of
 R^d does as well. An architecture says which of the two it is by taking its bounds from here.
 """
@@ -28,12 +28,12 @@ _PAIRS = 10**8  # comparisons that the bound for d = 1 may take
 _LARGEST_SCALE = 1e9
 
 
-# Theorem 2: explicit encoders E(t) = scale(t) W_{g(t)} on a frame W, with g(t) the most likely next token.
+# Theorem 2: explicit encoders E(t) = scale(t) W_{g(t)} on a frame W, with g(t) the most likely answer.
 
 
-def theorem_2_constant(N: int, d: int) -> float:
-    """C = sqrt(32 log(N+1) / d), the coherence of a random frame that Theorem 2 reckons with."""
-    return math.sqrt(32 * math.log(N + 1) / d)
+def theorem_2_constant(A: int, d: int) -> float:
+    """C = sqrt(32 log(A+1) / d), the coherence of a random frame that Theorem 2 reckons with."""
+    return math.sqrt(32 * math.log(A + 1) / d)
 
 
 def theorem_2_factor(C: float, distance: float = 2.0) -> float:
@@ -44,18 +44,18 @@ def theorem_2_factor(C: float, distance: float = 2.0) -> float:
 
 
 def base_terms(found: Profile) -> Array:
-    """(1 - pi_g) log((N-1) / (e^Hs - 1)) for each row: what equation (6) costs on a simplex. Zero without noise."""
+    """(1 - pi_g) log((A-1) / (e^Hs - 1)) for each row: what equation (6) costs on a simplex. Zero without noise."""
     noise = 1 - found.rows.max(axis=1)
     noisy = found.entropies > 1e-12
     spread = np.expm1(np.where(noisy, found.entropies, 1.0))
-    return np.asarray(np.where(noisy, noise * np.log((found.vocab - 1) / spread), 0.0))
+    return np.asarray(np.where(noisy, noise * np.log((found.answers - 1) / spread), 0.0))
 
 
 def coherence_divergence(found: Profile, frame: Frame) -> float:
     """The mean base term times (1 + mu_-) / (1 - mu_+)."""
     aligned, opposed = coherence(frame)
     if aligned >= 1:
-        raise Vacuous("two tokens share a direction")
+        raise Vacuous("two answers share a direction")
     return float(found.mass @ base_terms(found)) * (1 + opposed) / (1 - aligned)
 
 
@@ -63,7 +63,7 @@ def refined_divergence(found: Profile, frame: Frame) -> float:
     """As above, with the overlaps that the noise really has instead of mu_-."""
     aligned, _ = coherence(frame)
     if aligned >= 1:
-        raise Vacuous("two tokens share a direction")
+        raise Vacuous("two answers share a direction")
     noise = 1 - found.rows.max(axis=1)
     gap = (found.rows * (1 - _overlaps(found, frame))).sum(axis=1)  # noise times the mean of 1 - W_k.W_g over it
     factors = np.divide(gap, noise, out=np.zeros_like(gap), where=noise > 0)
@@ -75,7 +75,7 @@ def entropy_scales(found: Profile, frame: Frame) -> Array:
 
     Infinite for rows without entropy. Newton's method on a convex, falling function never overshoots from the left.
     """
-    gaps = 1 - _overlaps(found, frame)  # [R, N], 0 at the label
+    gaps = 1 - _overlaps(found, frame)  # [R, A], 0 at the label
     scales = np.zeros(len(gaps))
     for _ in range(200):
         weights = np.exp(-scales[:, None] * gaps)
@@ -108,13 +108,13 @@ def scaled_divergences(found: Profile, frame: Frame, scales: Array) -> Array:
     finite = np.isfinite(scales)
     safe = np.where(finite, scales, 0.0)[:, None]
     gaps = 1 - _overlaps(found, frame)
-    shift = (safe * gaps).min(axis=1, keepdims=True)  # negative scales make the label the least likely token
+    shift = (safe * gaps).min(axis=1, keepdims=True)  # negative scales make the label the least likely answer
     normaliser = np.log(np.exp(shift - safe * gaps).sum(axis=1)) - shift[:, 0]
     return np.where(finite, safe[:, 0] * (found.rows * gaps).sum(axis=1) + normaliser - found.entropies, 0.0)
 
 
 def _overlaps(found: Profile, frame: Frame) -> Array:
-    return np.asarray(frame[found.labels] @ frame.T)  # [R, N]
+    return np.asarray(frame[found.labels] @ frame.T)  # [R, A]
 
 
 def _mean_overlap(overlaps: Array, scales: Array) -> Array:
@@ -152,9 +152,9 @@ def log_rank(facts: Facts) -> int:
 
 @per_facts
 def best_two_answers(facts: Facts) -> float:
-    """The best accuracy of a model that only ever answers one of two tokens."""
+    """The best accuracy of a model that only ever gives one of two answers."""
     found = profile(facts)
-    if found.rows.size * found.vocab > _PAIRS:
-        raise NotApplicable(f"{found.rows.size * found.vocab:.1e} comparisons are needed, more than {_PAIRS:.0e}")
-    pairs = (np.maximum(found.rows, found.rows[:, [k]]).T @ found.mass for k in range(found.vocab))
+    if found.rows.size * found.answers > _PAIRS:
+        raise NotApplicable(f"{found.rows.size * found.answers:.1e} comparisons are needed, more than {_PAIRS:.0e}")
+    pairs = (np.maximum(found.rows, found.rows[:, [k]]).T @ found.mass for k in range(found.answers))
     return max(float(best.max()) for best in pairs)

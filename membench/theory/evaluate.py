@@ -26,6 +26,7 @@ class BoundValue:
     status: Status = "applies"
     expected: bool = False
     restricted_to: str | None = None
+    provider: str = ""  # the distribution that brought the bound
 
 
 def evaluate_bounds(bounds: Iterable[Bound], setting: Setting, *, expensive: bool = False) -> list[BoundValue]:
@@ -39,7 +40,13 @@ def evaluate_bounds(bounds: Iterable[Bound], setting: Setting, *, expensive: boo
 
 def _evaluate(bound: Bound, setting: Setting) -> BoundValue:
     blank = BoundValue(
-        bound.name, bound.quantity, bound.direction, None, expected=bound.expected, restricted_to=bound.restricted_to
+        name=bound.name,
+        quantity=bound.quantity,
+        direction=bound.direction,
+        value=None,
+        expected=bound.expected,
+        restricted_to=bound.restricted_to,
+        provider=bound.origin.distribution,
     )
     try:
         value = float(bound.value(setting))
@@ -67,8 +74,8 @@ def _idle(bound: Bound, value: float, facts: Facts) -> str:
         return f"{value:.4g} is more than the {trivial:.4g} of zero logits"
     if key == ("kl", "lower") and value <= 0:
         return "no divergence is negative"
-    if key == ("accuracy", "lower") and value <= 1 / facts.vocab:
-        return f"{value:.4g} is no more than a guess, 1/N = {1 / facts.vocab:.4g}"
+    if key == ("accuracy", "lower") and value <= 1 / facts.answers:
+        return f"{value:.4g} is no more than a guess, 1/A = {1 / facts.answers:.4g}"
     if key == ("accuracy", "upper") and value > (best := facts.bayes_accuracy()) + 1e-9:
         return f"{value:.4g} is more than the {best:.4g} of the best possible model"
     if key == ("associations", "upper") and value > len(facts):
@@ -81,4 +88,4 @@ def _idle(bound: Bound, value: float, facts: Facts) -> str:
 
 
 def _divergence_of_zero_logits(facts: Facts) -> float:
-    return math.log(facts.vocab) - float(facts.prior @ facts.entropies())
+    return math.log(facts.answers) - float(facts.prior @ facts.entropies())

@@ -60,7 +60,6 @@ class Family:
         formula: str,
         latex: str,
         reference: str,
-        inputs: tuple[str, ...] = ("N", "d", "p", "pi"),
         direction: Direction = "upper",
         expensive: bool = False,
     ) -> Bound:
@@ -69,7 +68,6 @@ class Family:
             summary=summary,
             formula=formula,
             latex=latex,
-            inputs=inputs,
             quantity="kl",
             direction=direction,
             reference=reference,
@@ -97,7 +95,7 @@ class Family:
     def _two_answers(self) -> Bound:
         def value(setting: Setting) -> float:
             if self.d(setting) != 1:
-                raise NotApplicable(f"d={self.d(setting)}, and only d=1 leaves just two tokens that can win")
+                raise NotApplicable(f"d={self.d(setting)}, and only d=1 leaves just two answers that can win")
             return best_two_answers(setting.facts)
 
         return Bound(
@@ -105,7 +103,6 @@ class Family:
             summary="In one dimension only the largest and the smallest unembedding can ever win.",
             formula="max_{k,l} sum_t p_t max(pi(k|t), pi(l|t))",
             latex=r"\max_{k,l}\sum_tp_t\max\big(\pi(k\mid t),\pi(l\mid t)\big)",
-            inputs=("d", "p", "pi"),
             quantity="accuracy",
             direction="upper",
             reference=DERIVED,
@@ -119,20 +116,18 @@ class Family:
             self.bound(
                 "zero-logits",
                 lambda setting: uniform_divergence(setting.facts),
-                summary="All tokens equally likely.",
-                formula="log N - E[Hs]",
-                latex=r"\log N-\mathbb E_t[H(\pi_t)]",
+                summary="All answers equally likely.",
+                formula="log A - E[Hs]",
+                latex=r"\log A-\mathbb E_t[H(\pi_t)]",
                 reference="definition",
-                inputs=("N", "p", "pi"),
             ),
             self.bound(
                 "unigram",
                 lambda setting: entropy_of(marginal(setting.facts)) - profile(setting.facts).entropy,
-                summary="The frequencies of the next tokens, whatever the context.",
-                formula="I(t; t_{S+1})",
-                latex=r"I(t;t_{S+1})",
+                summary="The frequencies of the answers, whatever the context.",
+                formula="I(context; answer)",
+                latex=r"I(t;k)",
                 reference="definition",
-                inputs=("p", "pi"),
             ),
         ]
 
@@ -167,14 +162,14 @@ class Family:
                 "proposition-2",
                 _after(reaches, self._rank_is_enough),
                 summary="Enough dimensions for every distribution, or for these.",
-                formula="0 if d >= N-1, or if d >= rank(L_c) with full support",
-                latex=r"0\quad\text{if } d\ge N-1\ \text{or}\ d\ge\operatorname{rank}L_c",
+                formula="0 if d >= A-1, or if d >= rank(L_c) with full support",
+                latex=r"0\quad\text{if } d\ge A-1\ \text{or}\ d\ge\operatorname{rank}L_c",
                 reference=f"Proposition 2 of {DANA}; the rank condition is {DERIVED}",
             ),
             self.bound(
                 "proposition-3",
                 _after(reaches, self._circle_is_enough),
-                summary="Two dimensions are enough for labels: the tokens on a circle (an infimum, not reached).",
+                summary="Two dimensions are enough for labels: the answers on a circle (an infimum, not reached).",
                 formula="0 if d >= 2 and every context has one label",
                 latex=r"0\quad\text{if } d\ge2\ \text{and}\ H(\pi_t)=0",
                 reference=f"Proposition 3 of {DANA}",
@@ -187,17 +182,17 @@ class Family:
                 "theorem-2",
                 _after(reaches, self._as_published),
                 summary="Theorem 2 as published, with standard entropy.",
-                formula="E[(1-pi_g) log((N-1)/(e^Hs-1))] (1+4C)/(1-2C), C = sqrt(32 log(N+1)/d)",
-                latex=r"\mathbb E_t\Big[(1-\pi_g)\log\tfrac{N-1}{e^{H}-1}\Big]\tfrac{1+4C}{1-2C},\quad"
-                r"C=\sqrt{32\log(N+1)/d}",
+                formula="E[(1-pi_g) log((A-1)/(e^Hs-1))] (1+4C)/(1-2C), C = sqrt(32 log(A+1)/d)",
+                latex=r"\mathbb E_t\Big[(1-\pi_g)\log\tfrac{A-1}{e^{H}-1}\Big]\tfrac{1+4C}{1-2C},\quad"
+                r"C=\sqrt{32\log(A+1)/d}",
                 reference=f"Theorem 2 of {DANA}",
             ),
             self.bound(
                 "coherence",
                 _after(reaches, self._on_frame(coherence_divergence)),
                 summary="Theorem 2 with the coherence of an actual frame.",
-                formula="E[(1-pi_g) log((N-1)/(e^Hs-1))] (1+mu_-)/(1-mu_+)",
-                latex=r"\mathbb E_t\Big[(1-\pi_g)\log\tfrac{N-1}{e^{H}-1}\Big]\tfrac{1+\mu_-}{1-\mu_+}",
+                formula="E[(1-pi_g) log((A-1)/(e^Hs-1))] (1+mu_-)/(1-mu_+)",
+                latex=r"\mathbb E_t\Big[(1-\pi_g)\log\tfrac{A-1}{e^{H}-1}\Big]\tfrac{1+\mu_-}{1-\mu_+}",
                 reference=DERIVED,
                 expensive=True,
             ),
@@ -205,8 +200,8 @@ class Family:
                 "refined",
                 _after(reaches, self._on_frame(refined_divergence)),
                 summary="The coherence form, with the overlaps that the noise has.",
-                formula="E[(1-pi_g) log((N-1)/(e^Hs-1)) (1 - mean_k W_k.W_g)]/(1-mu_+)",
-                latex=r"\mathbb E_t\Big[\log\tfrac{N-1}{e^{H}-1}\sum_{k\ne g}\pi_k(1-W_k\!\cdot\!W_g)\Big]"
+                formula="E[(1-pi_g) log((A-1)/(e^Hs-1)) (1 - mean_k W_k.W_g)]/(1-mu_+)",
+                latex=r"\mathbb E_t\Big[\log\tfrac{A-1}{e^{H}-1}\sum_{k\ne g}\pi_k(1-W_k\!\cdot\!W_g)\Big]"
                 r"\tfrac1{1-\mu_+}",
                 reference=DERIVED,
                 expensive=True,
@@ -237,31 +232,31 @@ class Family:
 
     def _on_frame(self, divergence: Callable[[Profile, Frame], float]) -> Callable[[Setting], float]:
         def value(setting: Setting) -> float:
-            d, N = self.d(setting), setting.shape.vocab
-            if d == 1 and N > 2:
-                raise NotApplicable(f"d=1 has two directions, and N={N} tokens need one each")
-            return min(divergence(profile(setting.facts), frame) for frame in candidate_frames(N, d))
+            d, A = self.d(setting), setting.shape.answers
+            if d == 1 and A > 2:
+                raise NotApplicable(f"d=1 has two directions, and A={A} answers need one each")
+            return min(divergence(profile(setting.facts), frame) for frame in candidate_frames(A, d))
 
         return value
 
     def _rank_is_enough(self, setting: Setting) -> float:
-        d, N = self.d(setting), setting.shape.vocab
-        if d < N - 1 and d < (rank := log_rank(setting.facts)):
-            raise NotApplicable(f"d={d} < N-1={N - 1}, and the centred log-probabilities have rank {rank}")
+        d, A = self.d(setting), setting.shape.answers
+        if d < A - 1 and d < (rank := log_rank(setting.facts)):
+            raise NotApplicable(f"d={d} < A-1={A - 1}, and the centred log-probabilities have rank {rank}")
         return 0.0
 
     def _circle_is_enough(self, setting: Setting) -> float:
         if profile(setting.facts).entropies.max() > 0:
-            raise NotApplicable("some context has more than one possible next token")
+            raise NotApplicable("some context has more than one possible answer")
         if self.d(setting) < 2:
             raise NotApplicable("d=1, and the circle needs d >= 2")
         return 0.0
 
     def _as_published(self, setting: Setting) -> float:
-        N, d = setting.shape.vocab, self.d(setting)
-        C = theorem_2_constant(N, d)
+        A, d = setting.shape.answers, self.d(setting)
+        C = theorem_2_constant(A, d)
         if 2 * C >= 1:
-            raise Vacuous(f"C={C:.4g} is not below 1/2: d > 128 log(N+1) = {128 * math.log(N + 1):.0f} is needed")
+            raise Vacuous(f"C={C:.4g} is not below 1/2: d > 128 log(A+1) = {128 * math.log(A + 1):.0f} is needed")
         found = profile(setting.facts)
         return float(found.mass @ base_terms(found)) * theorem_2_factor(C)
 

@@ -1,6 +1,6 @@
 """The floor: the best divergence that logits of rank d reach, as an interval.
 
-F(pi, d) = inf over W in R^{N x d} and tables E of KL(pi, softmax(W E)) is not convex in W and E together, so the best
+F(pi, d) = inf over W in R^{A x d} and tables E of KL(pi, softmax(W E)) is not convex in W and E together, so the best
 that several descents found is an upper bound on it and no more. The lower end is proven.
 """
 
@@ -46,7 +46,7 @@ class FloorInterval:
 class Encoder:
     """A sequence encoder: the logits of row r of the profile are W E[r]."""
 
-    W: Array  # [N, d]
+    W: Array  # [A, d]
     E: Array  # [R, d]
     divergence: float
     gradient_norm: float = 0.0
@@ -79,7 +79,7 @@ def best_encoder(facts: Facts, d: int, starts: int = STARTS) -> Encoder:
 
 
 def lower_end(facts: Facts, d: int) -> float:
-    """A divergence that is proven not to be undercut; 0 where some next token has probability zero."""
+    """A divergence that is proven not to be undercut; 0 where some answer has probability zero."""
     try:
         return rank_floor(facts, d)
     except NotApplicable:
@@ -121,19 +121,19 @@ def _starts(
         yield _widened(found, warm, d)
         informed += 1
     if d >= 2:
-        for frame in candidate_frames(found.vocab, d):
+        for frame in candidate_frames(found.answers, d):
             scales = np.clip(optimal_scales(found, frame), -1e3, 1e3)
             yield np.array(frame), scales[:, None] * frame[found.labels]
             informed += 1
     for _ in range(max(0, count - informed)):
-        yield rng.standard_normal((found.vocab, d)), 0.1 * rng.standard_normal((len(found.rows), d))
+        yield rng.standard_normal((found.answers, d)), 0.1 * rng.standard_normal((len(found.rows), d))
 
 
 def _cut_spectrum(found: Profile, d: int) -> tuple[Array, Array]:
     """The d leading directions of the centred log-probabilities; zero probabilities count as very small ones."""
     logs = np.log(np.maximum(found.rows, 1e-6))
     logs -= logs.mean(axis=1, keepdims=True)
-    directions = np.linalg.svd(np.sqrt(found.mass)[:, None] * logs, full_matrices=False)[2][:d].T  # [N, at most d]
+    directions = np.linalg.svd(np.sqrt(found.mass)[:, None] * logs, full_matrices=False)[2][:d].T  # [A, at most d]
     directions = np.pad(directions, ((0, 0), (0, d - directions.shape[1])))
     return directions, logs @ directions
 
@@ -164,7 +164,7 @@ def _divergence(point: Array, found: Profile, rows: int) -> tuple[float, Array]:
     weights = np.exp(logits)
     totals = weights.sum(axis=1, keepdims=True)
     losses = np.log(totals[:, 0]) - (found.rows * logits).sum(axis=1) - found.entropies
-    slopes = found.mass[:, None] * (weights / totals - found.rows)  # [R, N]
+    slopes = found.mass[:, None] * (weights / totals - found.rows)  # [R, A]
     return float(found.mass @ losses), np.concatenate([slopes.T @ E, slopes @ W]).ravel()
 
 

@@ -43,7 +43,7 @@ class Profile:
     The best divergence depends on nothing else: contexts with the same distribution can share all.
     """
 
-    rows: Array  # [R, N]
+    rows: Array  # [R, A]
     mass: Array  # [R]
     row_of: NDArray[np.int64]  # [T], which row each context has
 
@@ -55,11 +55,11 @@ class Profile:
 
     @functools.cached_property
     def labels(self) -> NDArray[np.int64]:
-        """The most likely next token of each row, int64[R]."""
+        """The most likely answer of each row, int64[R]."""
         return np.asarray(self.rows.argmax(axis=1), dtype=np.int64)
 
     @property
-    def vocab(self) -> int:
+    def answers(self) -> int:
         return int(self.rows.shape[1])
 
     @property
@@ -67,9 +67,9 @@ class Profile:
         return float(self.mass @ self.entropies)
 
     def centred_logs(self) -> Array:
-        """Log-probabilities minus their mean over tokens, float64[R, N]. Raises NotApplicable without full support."""
+        """Log-probabilities minus their mean over answers, float64[R, A]. Raises NotApplicable without full support."""
         if self.rows.min() <= 0:
-            raise NotApplicable("some next token has probability zero, and full support is needed")
+            raise NotApplicable("some answer has probability zero, and full support is needed")
         logs = np.log(self.rows)
         return np.asarray(logs - logs.mean(axis=1, keepdims=True), dtype=np.float64)
 
@@ -78,7 +78,7 @@ class Profile:
 def profile(facts: Facts) -> Profile:
     if facts.is_association:
         labels, row_of = np.unique(facts.targets, return_inverse=True)
-        rows = np.eye(facts.vocab)[labels]
+        rows = np.eye(facts.answers)[labels]
     else:
         row_of, first = _group(facts.targets)
         rows = np.asarray(facts.targets[first], dtype=np.float64)
@@ -109,16 +109,16 @@ def spectrum(facts: Facts, weighted: bool) -> Array:
 
 @per_facts
 def marginal(facts: Facts) -> Array:
-    """The probability of each next token, whatever the context, float64[N]."""
+    """The probability of each answer, whatever the context, float64[A]."""
     if facts.is_association:
-        return np.asarray(np.bincount(facts.targets, facts.prior, facts.vocab), dtype=np.float64)
+        return np.asarray(np.bincount(facts.targets, facts.prior, facts.answers), dtype=np.float64)
     return np.asarray(facts.prior @ facts.targets, dtype=np.float64)
 
 
 @per_facts
 def joint_with_last(facts: Facts) -> Array:
-    """The joint probability of last token and next token, float64[N, N]."""
-    joint = np.zeros((facts.vocab, facts.vocab))
+    """The joint probability of last token and answer, float64[N, A]."""
+    joint = np.zeros((facts.vocab, facts.answers))
     if facts.is_association:
         np.add.at(joint, (facts.inputs[:, -1], facts.targets), facts.prior)
     else:
@@ -133,5 +133,5 @@ def entropy_of(masses: Array) -> float:
 
 
 def uniform_divergence(facts: Facts) -> float:
-    """KL of zero logits: log N minus the mean entropy."""
-    return math.log(facts.vocab) - profile(facts).entropy
+    """KL of zero logits: log A minus the mean entropy."""
+    return math.log(facts.answers) - profile(facts).entropy

@@ -1,6 +1,6 @@
 """The readout: the one linear map that is left to find when a model's features and unembedding are frozen.
 
-Logits are W_U M z with W_U in R^{N x d}, features z in R^m and the unknown M in R^{d x m}. Asking for exact outputs is
+Logits are W_U M z with W_U in R^{A x d}, features z in R^m and the unknown M in R^{d x m}. Asking for exact outputs is
 a linear system; asking for a small cross-entropy is convex, and memorises more.
 """
 
@@ -102,10 +102,10 @@ def lead(logits: Array, labels: NDArray[np.int64]) -> Array:
 
 
 def _cross_entropy(point: Array, W_U: Array, U: Array, targets: Array, mass: Array) -> tuple[float, Array]:
-    logits = (U @ point.reshape(W_U.shape[1], -1).T) @ W_U.T  # [T, N]
+    logits = (U @ point.reshape(W_U.shape[1], -1).T) @ W_U.T  # [T, A]
     logits -= logits.max(axis=1, keepdims=True)
     weights = np.exp(logits)
     totals = weights.sum(axis=1, keepdims=True)
     losses = np.log(totals[:, 0]) - (targets * logits).sum(axis=1)
-    slopes = mass[:, None] * (weights / totals - targets)  # [T, N]
+    slopes = mass[:, None] * (weights / totals - targets)  # [T, A]
     return float(mass @ losses), ((slopes @ W_U).T @ U).ravel()

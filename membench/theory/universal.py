@@ -30,23 +30,23 @@ def expected_zero_head(facts: Facts) -> float:
     sizes, times = np.unique(counts[counts > 0], return_counts=True)
     if sizes.max() > _TABULATED:
         raise NotApplicable(f"{sizes.max()} contexts share a last token, more than the {_TABULATED} worked out")
-    most = sum(int(k) * expected_majority(int(n), facts.vocab) for n, k in zip(sizes, times, strict=True))
+    most = sum(int(k) * expected_majority(int(n), facts.answers) for n, k in zip(sizes, times, strict=True))
     return most / len(facts)
 
 
 @functools.lru_cache(maxsize=4096)
-def expected_majority(draws: int, N: int) -> float:
-    """The mean of the largest count when `draws` labels are drawn uniformly among N: E max Multinomial(draws, 1/N).
+def expected_majority(draws: int, A: int) -> float:
+    """The mean of the largest count when `draws` labels are drawn uniformly among A: E max Multinomial(draws, 1/A).
 
-    P(max <= m) is the coefficient of x^draws in (sum_{j<=m} x^j / j!)^N, times draws! / N^draws; with Poisson
+    P(max <= m) is the coefficient of x^draws in (sum_{j<=m} x^j / j!)^A, times draws! / A^draws; with Poisson
     weights instead of 1/j! every number stays between 0 and 1.
     """
-    mean = draws / N
+    mean = draws / A
     weights = _poisson(mean, draws)
     certain = _poisson(float(draws), draws)[-1]
     total = 0.0
     for most in range(draws):
-        within = min(1.0, _power_coefficient(weights[: most + 1], N, draws) / certain)  # P(max <= most)
+        within = min(1.0, _power_coefficient(weights[: most + 1], A, draws) / certain)  # P(max <= most)
         total += 1 - within
         if 1 - within < 1e-13 and most > mean:
             break
@@ -76,22 +76,29 @@ def _parameters(setting: Setting) -> int:
     return setting.parameters
 
 
+def _stored_bits(setting: Setting) -> int:
+    parameters = _parameters(setting)
+    if setting.bits is None:
+        raise NotApplicable("the number of bits of a parameter is not known here")
+    return setting.bits * parameters
+
+
 def _information(setting: Setting) -> float:
     require_uniform_labels(setting.facts)
-    stored = setting.bits * _parameters(setting)
-    needed = len(setting.facts) * math.log2(setting.shape.vocab)
+    stored = _stored_bits(setting)
+    needed = len(setting.facts) * math.log2(setting.shape.answers)
     if stored >= needed:
         raise Vacuous(f"{stored} stored bits hold the {needed:.0f} bits of all labels")
-    return most_accurate(stored, len(setting.facts), setting.shape.vocab)
+    return most_accurate(stored, len(setting.facts), setting.shape.answers)
 
 
 def _information_capacity(setting: Setting) -> float:
-    return setting.bits * _parameters(setting) / math.log2(setting.shape.vocab)
+    return _stored_bits(setting) / math.log2(setting.shape.answers)
 
 
 def _required_bits(setting: Setting) -> float:
     require_uniform_labels(setting.facts)
-    return len(setting.facts) * math.log2(setting.shape.vocab) / _parameters(setting)
+    return len(setting.facts) * math.log2(setting.shape.answers) / _parameters(setting)
 
 
 def _expected_zero_head(setting: Setting) -> float:
@@ -100,35 +107,34 @@ def _expected_zero_head(setting: Setting) -> float:
 
 
 def _kim(setting: Setting) -> float:
+    """N is the dimension of one-hot tokens; the answer is a single number there, whatever A is."""
     T0 = len(setting.facts)
     return setting.shape.length + setting.shape.vocab + math.sqrt(T0 * math.log(T0))
 
 
 def universal_bounds() -> list[Bound]:
-    return [*_baselines(), *_limits(), *_information_bounds(), _KIM]
+    return [*_reference_values(), *_limits(), *_information_bounds(), _KIM]
 
 
-def _baselines() -> list[Bound]:
+def _reference_values() -> list[Bound]:
     return [
         Bound(
             name="chance",
-            summary="A guess among the N tokens.",
-            formula="1/N",
-            latex=r"1/N",
-            inputs=("N",),
+            summary="A guess among the A answers.",
+            formula="1/A",
+            latex=r"1/A",
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference="definition",
-            value=lambda setting: 1 / setting.shape.vocab,
+            value=lambda setting: 1 / setting.shape.answers,
         ),
         Bound(
             name="constant",
             summary="The best answer that ignores the context.",
             formula="max_k sum_t p_t pi(k|t)",
             latex=r"\max_k\sum_t p_t\,\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference="definition",
             value=lambda setting: float(marginal(setting.facts).max()),
         ),
@@ -137,20 +143,18 @@ def _baselines() -> list[Bound]:
             summary="The best answer that looks at the last token only: what no attention at all reaches.",
             formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
             latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference=DERIVED,
             value=lambda setting: zero_head_accuracy(setting.facts),
         ),
         Bound(
             name="zero-head-expected",
             summary="The same on average over random labels: what a curve over many tables starts from.",
-            formula="sum_q E[max Multinomial(n_q, 1/N)] / T0 with n_q contexts ending in q",
-            latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/N)\right]",
-            inputs=("N", "support"),
+            formula="sum_q E[max Multinomial(n_q, 1/A)] / T0 with n_q contexts ending in q",
+            latex=r"\frac1{T_0}\sum_q\mathbb E\left[\max\mathrm{Multinomial}(n_q,1/A)\right]",
             quantity="accuracy",
-            direction="baseline",
+            direction="reference",
             reference=DERIVED,
             value=_expected_zero_head,
             expected=True,
@@ -166,7 +170,6 @@ def _limits() -> list[Bound]:
             summary="The best that any model can do.",
             formula="sum_t p_t max_k pi(k|t)",
             latex=r"\sum_t p_t\max_k\pi(k\mid t)",
-            inputs=("p", "pi"),
             quantity="accuracy",
             direction="upper",
             reference="definition",
@@ -177,7 +180,6 @@ def _limits() -> list[Bound]:
             summary="Nothing is memorised that is not asked.",
             formula="T0 <= N^S",
             latex=r"T_0\le N^S",
-            inputs=("T0",),
             quantity="associations",
             direction="upper",
             reference="definition",
@@ -194,9 +196,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="information",
             summary="The accuracy that the bits of all parameters can pay for.",
-            formula="a with T0 (log2 N - h2(a) - (1-a) log2(N-1)) = b P",
-            latex=r"T_0\left(\log_2N-h_2(a)-(1-a)\log_2(N-1)\right)\le bP",
-            inputs=("N", "T0", "P", "bits"),
+            formula="a with T0 (log2 A - h2(a) - (1-a) log2(A-1)) = b P",
+            latex=r"T_0\left(\log_2A-h_2(a)-(1-a)\log_2(A-1)\right)\le bP",
             quantity="accuracy",
             direction="upper",
             reference=_RATE_DISTORTION,
@@ -206,9 +207,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="information-capacity",
             summary="The most contexts whose every labelling the bits of all parameters can tell apart.",
-            formula="b P / log2 N",
-            latex=r"bP/\log_2N",
-            inputs=("N", "P", "bits"),
+            formula="b P / log2 A",
+            latex=r"bP/\log_2A",
             quantity="capacity",
             direction="upper",
             reference=_RATE_DISTORTION,
@@ -217,9 +217,8 @@ def _information_bounds() -> list[Bound]:
         Bound(
             name="required-bits",
             summary="Bits that each parameter must hold if all facts are memorised.",
-            formula="T0 log2 N / P",
-            latex=r"T_0\log_2N/P",
-            inputs=("N", "T0", "P"),
+            formula="T0 log2 A / P",
+            latex=r"T_0\log_2A/P",
             quantity="bits_per_parameter",
             direction="lower",
             reference=_RATE_DISTORTION,
@@ -235,7 +234,6 @@ _KIM = Bound(
     summary="Parameters that suffice for a deep transformer with narrow MLPs.",
     formula="S + N + sqrt(T0 log T0)",
     latex=r"O\left(S+N+\sqrt{T_0\log T_0}\right)",
-    inputs=("N", "S", "T0"),
     quantity="parameters",
     direction="order",
     reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",

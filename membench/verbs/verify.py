@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from membench.engine.execution import Execution, available_cores
 from membench.execute.progress import counting, watching
 from membench.interface.registry import Registry
+from membench.records.store import Entry
 from membench.verify.marks import write_marks
 from membench.verify.verdict import FAILED, VERIFIED, Verdict, record_files
 
@@ -27,14 +28,11 @@ class Verification:
     salt: str  # that the seeds of the repeats come from
 
     @property
-    def verified(self) -> list[Verdict]:
+    def verified(self) -> list[Entry]:
         """Records that are true, and whose point could be trained again if that was asked for."""
         doubtful = {one.id for one in self.repeats if one.outcome == FAILED}
-        return [
-            one
-            for one in self.verdicts
-            if one.outcome == VERIFIED and one.record and one.record.id not in doubtful
-        ]  # fmt: skip
+        true = [one.entry for one in self.verdicts if one.entry and one.outcome == VERIFIED]
+        return [entry for entry in true if entry.record.id not in doubtful]
 
     @property
     def failed(self) -> bool:
@@ -60,7 +58,7 @@ def verify(
     salt = secrets.token_hex(8) if salt is None else salt
     repeats = _trained_again(verdicts, registry, salt, Execution(jobs=jobs), timeout, show) if retrain else []
     verification = Verification(verdicts, repeats, salt)
-    write_marks(folder, {one.path: one.content for one in verification.verified})
+    write_marks(folder, verification.verified)
     return verification
 
 

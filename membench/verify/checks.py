@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from membench import __version__
-from membench.engine.protocols.protocol import get_protocol
 from membench.errors import NotApplicable
 from membench.interface.bound import Setting
 from membench.interface.declarations import Architecture
@@ -23,7 +22,9 @@ from membench.interface.options import label
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
 from membench.measure.metrics import REBUILT
+from membench.plan.trial import Point, Trial
 from membench.records.record import Record
+from membench.records.store import other_code
 from membench.theory.evaluate import evaluate_bounds
 from membench.verify.processes import Case, Failed, Unchecked, words
 
@@ -64,15 +65,11 @@ class _Examination:
     def __init__(self, case: Case, found: Found) -> None:
         self.found, self.exact = found, case.exact
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
-        self.architecture = self.registry.architecture(self.record.architecture["name"])
-        self.task = self.registry.task(self.record.task["name"])
-        self.config = self.architecture.config(**self.record.architecture["config"])
-        self.task_config = self.task.config(**self.record.task["config"])
-        self.protocol_config = get_protocol(self.record.protocol["name"]).config(**self.record.protocol["config"])
+        self.trial = Trial.of(Point.of(self.record), self.registry, self.record.seed)
 
     def run(self, first: Connection, second: Connection) -> None:
-        check_labels(self.record, self.config, self.task_config, self.protocol_config)
-        facts = draw_facts(self.task, self.task_config, self.record.seed)
+        check_labels(self.record, self.trial)
+        facts = draw_facts(self.trial.task, self.trial.task_config, self.record.seed)
         self._check_facts(facts)
         try:
             self._check_model(facts, first, second)
@@ -91,23 +88,24 @@ class _Examination:
 
     def _check_model(self, facts: Facts, first: Connection, second: Connection) -> None:
         found, model = self.found, Correspondent(first, facts)
-        found.size = {**model.size, "identifiable": _identifiable(self.architecture, facts.shape, self.config)}
+        found.size = {
+            **model.size,
+            "identifiable": _identifiable(self.trial.architecture, facts.shape, self.trial.config),
+        }
         check_size(self.record, found.size)
         parameters = int(found.size["parameters"])
         found.metrics = _asked(model, facts, parameters)
         doubt = (ALIKE if self.exact else APART) * model.largest
         check_metrics(self.record.metrics, found.metrics, allowances(found.metrics, facts, parameters, doubt, model))
         _check_again(_asked(Correspondent(second, facts), facts, parameters), found.metrics)
-        setting = Setting(self.architecture.name, self.config, facts, parameters=parameters)
+        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters, model.bits)
         self._check_bounds([asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)])
 
     def _softened(self, error: Failed) -> Exception:
         """Another version of the plugin, or facts with other last digits, may be why numbers disagree."""
-        plugin = self.registry.provider(self.architecture)
-        made_with = self.record.architecture.get("version")
-        if made_with != plugin.version:
-            other = f"it was made with version {made_with} of {plugin.distribution}, and here is {plugin.version}"
-            return Unchecked(f"{error}; {other}")
+        changed = other_code(self.trial, self.record)
+        if changed:
+            return Unchecked(f"{error}; {changed}")
         differ = [note for note in self.found.notes if note.startswith("facts differ")]
         return Unchecked(f"{differ[0]}; {error}") if differ else error
 
@@ -115,7 +113,7 @@ class _Examination:
         """As theory has them here; another version of membench may know them better."""
         version = self.record.environment.get("membench")
         if version == __version__:
-            check_bounds(self.record.bounds, {bound["name"]: bound for bound in bounds})
+            self.found.notes += check_bounds(self.record.bounds, {bound["name"]: bound for bound in bounds})
         else:
             self.found.notes.append(f"bounds are not checked: membench {version} evaluated them")
 
@@ -125,17 +123,18 @@ class Correspondent(nn.Module):
 
     def __init__(self, connection: Connection, facts: Facts) -> None:
         super().__init__()
-        self.connection, self.vocab = connection, facts.vocab
+        self.connection, self.answers = connection, facts.answers
         self.margins = np.zeros(0)  # of each answer over the next best
         self.largest = 1.0  # logit, or 1
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
-        self.size = dict(self._hear()["size"])
+        told = self._hear()
+        self.size, self.bits = dict(told["size"]), int(told["bits"])
 
     def forward(self, tokens: Tensor) -> Tensor:
         self.connection.send_bytes(tokens.numpy().tobytes())
         self._hear()
         content = bytearray(self.connection.recv_bytes())
-        logits = torch.frombuffer(content, dtype=torch.float64).view(len(tokens), self.vocab)
+        logits = torch.frombuffer(content, dtype=torch.float64).view(len(tokens), self.answers)
         best = logits.topk(2, dim=1).values
         self.margins = np.concatenate([self.margins, (best[:, 0] - best[:, 1]).numpy()])
         self.largest = max(self.largest, float(logits.abs().max()))
@@ -168,7 +167,7 @@ def allowances(
     return {
         "accuracy": accuracy,
         "kl": EXACT * max(1.0, abs(metrics["kl"])) + 2 * doubt,
-        "associations": len(facts) * accuracy / (1 - 1 / facts.vocab),
+        "associations": len(facts) * accuracy / (1 - 1 / facts.answers),
         "bits": bits,
         "bits_per_parameter": bits / max(parameters, 1),
     }
@@ -192,10 +191,10 @@ def _check_again(again: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             )
 
 
-def check_labels(record: Record, config: Any, task_config: Any, protocol_config: Any) -> None:
+def check_labels(record: Record, trial: Trial) -> None:
     """A table is of labels, and shows them, so that they must say what the configs are."""
     parts = (record.architecture, record.task, record.protocol)
-    configs = (config, task_config, protocol_config)
+    configs = (trial.config, trial.task_config, trial.protocol_config)
     for kind, part, made in zip(("architecture", "task", "protocol"), parts, configs, strict=True):
         if part.get("label", label(made)) != label(made):
             raise Failed(f"the label of its {kind} is '{part['label']}', but the config is '{label(made)}'")
@@ -211,20 +210,28 @@ def check_size(record: Record, size: Mapping[str, Any]) -> None:
             raise Failed(f"the {name} of its size are {found}{because}, but the record says {recorded}")
 
 
-def check_bounds(recorded: Sequence[Any], known: Mapping[str, Mapping[str, Any]]) -> None:
-    """What is recorded is true, and nothing that holds is left out: a board divides by the best of them."""
-    there = {bound.get("name") for bound in recorded if isinstance(bound, dict)}
-    missing = [name for name, bound in known.items() if bound["status"] == "applies" and name not in there]
-    if missing:
-        raise Failed(f"the bound {missing[0]} holds for it, but the record leaves it out")
+def check_bounds(recorded: Sequence[Any], known: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is recorded is true. Returns notes on what cannot be compared.
+
+    Which bounds are known depends on the plugins that are installed and grows with the theory, so that neither one
+    that only the verifier knows nor one that only the submitter knew makes a record wrong.
+    """
+    unknown_here = []
     for bound in recorded:
         name = str(bound.get("name")) if isinstance(bound, dict) else "without a name"
         if name not in known:
-            raise Unchecked(f"it has a bound '{name}' that no plugin here provides")
+            unknown_here.append(name)
+            continue
         value, told = known[name]["value"], bound.get("value")
         same_claim = all(bound.get(key) == known[name][key] for key in ("quantity", "direction", "status"))
         if not same_claim or not near(told, value, EXACT * max(1.0, abs(value or 0.0))):
             raise Failed(f"the bound {name} is not {_number(told)} as the record says, but {_number(value)}")
+    there = {bound.get("name") for bound in recorded if isinstance(bound, dict)}
+    missing = [name for name, bound in known.items() if bound["status"] == "applies" and name not in there]
+    return [
+        *(f"the bound {name} is not checked: no plugin here provides it" for name in unknown_here),
+        *(f"the bound {name} holds here, and the record does not name it" for name in missing),
+    ]
 
 
 def near(one: Any, other: Any, allowed: float) -> bool:

@@ -16,7 +16,14 @@ from membench.engine.workbench import build_model
 from membench.interface.facts import Shape
 from membench.interface.registry import Registry
 from membench.measure.evaluate import check_logits
-from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_type, measure_size
+from membench.measure.size import (
+    Size,
+    beyond_parameters,
+    count_without_gradient,
+    float_bits,
+    float_type,
+    measure_size,
+)
 from membench.records import weights
 from membench.verify.processes import Candidate, say, words
 
@@ -27,9 +34,9 @@ def answer(candidate: Candidate, judge: Connection) -> None:
     try:
         first = _tokens(judge.recv_bytes(), candidate.shape)
         module, size = _rebuild(candidate, first)
-        say(judge, size=asdict(size))
+        say(judge, size=asdict(size), bits=float_bits(module.state_dict()))
         while True:
-            logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.vocab)
+            logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.answers)
             say(judge)
             judge.send_bytes(logits.double().contiguous().numpy().tobytes())
     except EOFError:
@@ -42,9 +49,9 @@ def _tokens(content: bytes, shape: Shape) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.int64).view(-1, shape.length)
 
 
-def _logits(module: nn.Module, tokens: Tensor, vocab: int) -> Tensor:
+def _logits(module: nn.Module, tokens: Tensor, answers: int) -> Tensor:
     with torch.inference_mode():
-        return check_logits(module(tokens), len(tokens), vocab)
+        return check_logits(module(tokens), len(tokens), answers)
 
 
 def _rebuild(candidate: Candidate, tokens: Tensor) -> tuple[nn.Module, Size]:

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from membench.engine.execution import Execution
-from membench.engine.protocols.protocol import get_protocol
-from membench.errors import MembenchError, UsageError
+from membench.errors import MembenchError
 from membench.execute.driver import Watcher, execute
 from membench.interface.registry import Registry
 from membench.plan.request import check_fit
-from membench.plan.trial import Trial
+from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 from membench.records.store import Store
-from membench.verify.marks import sha256
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
 
 COMPARED = ("accuracy", "bits")
@@ -67,9 +65,10 @@ def plan_repeats(verdicts: Sequence[Verdict], registry: Registry, salt: str) -> 
 
 
 def _planned(group: Sequence[Verdict], registry: Registry, salt: str) -> Repeat:
-    records = tuple(verdict.record for verdict in group if verdict.record is not None)
+    entries = [verdict.entry for verdict in group if verdict.entry is not None]
+    records = tuple(entry.record for entry in entries)
     first = records[0]
-    seed = unforeseen_seed([verdict.content for verdict in group], {record.seed for record in records}, salt)
+    seed = unforeseen_seed([entry.sha256 for entry in entries], {record.seed for record in records}, salt)
     blank = Repeat(first.architecture["name"], first.task["name"], first.id, seed, records)
     try:
         return replace(blank, trial=_trial(first, registry, seed))
@@ -77,9 +76,9 @@ def _planned(group: Sequence[Verdict], registry: Registry, salt: str) -> Repeat:
         return replace(blank, reason=str(error))
 
 
-def unforeseen_seed(contents: Sequence[bytes], taken: set[int], salt: str) -> int:
+def unforeseen_seed(digests: Sequence[str], taken: set[int], salt: str) -> int:
     """A seed that follows from all submitted records of a point and the salt, and is not one of theirs."""
-    digest = hashlib.sha256("\n".join([salt, *sorted(map(sha256, contents))]).encode()).digest()
+    digest = hashlib.sha256("\n".join([salt, *sorted(digests)]).encode()).digest()
     seed = int.from_bytes(digest[:4], "big")
     while seed in taken:
         seed += 1
@@ -87,21 +86,7 @@ def unforeseen_seed(contents: Sequence[bytes], taken: set[int], salt: str) -> in
 
 
 def _trial(record: Record, registry: Registry, seed: int) -> Trial:
-    architecture, task = registry.architecture(record.architecture["name"]), registry.task(record.task["name"])
-    protocol = get_protocol(record.protocol["name"])
-    if protocol.version != record.protocol["version"]:
-        raise UsageError(
-            f"it is of version {record.protocol['version']} of {protocol.name}; here is {protocol.version}"
-        )
-    trial = Trial(
-        architecture,
-        architecture.config(**record.architecture["config"]),
-        task,
-        task.config(**record.task["config"]),
-        protocol,
-        protocol.config(**record.protocol["config"]),
-        seed,
-    )
+    trial = Trial.of(Point.of(record), registry, seed)
     check_fit([trial])
     return trial
 
@@ -130,7 +115,7 @@ def _judged(one: Repeat, verdict: Verdict) -> Repeat:
 
 
 def consistent(records: Sequence[Record], found: dict[str, Any]) -> tuple[str, str]:
-    """Whether a new seed is no worse than the submitted seeds let expect.
+    """Whether a new seed is no worse than the submitted seeds predict.
 
     It may fall short of their mean by a one-sided 99 % prediction interval, t s sqrt(1 + 1/n), or by
     SLACK of the mean where that is more.
@@ -145,7 +130,7 @@ def consistent(records: Sequence[Record], found: dict[str, Any]) -> tuple[str, s
         if found[name] < least:
             return (
                 FAILED,
-                f"{name} is {found[name]:.6g}, less than the {least:.6g} that a mean of {mean:.6g} lets expect",
+                f"{name} is {found[name]:.6g}, below {least:.6g}, the least that a mean of {mean:.6g} predicts",
             )
     return VERIFIED, ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,29 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from membench import __version__
+from membench.analysis.markdown import escape
 from membench.errors import UsageError
 from membench.interface.registry import NAME
 from membench.records import weights
-from membench.records.record import NewerSchema, Record
-from membench.records.store import Store
-from membench.verify.marks import MARKS, sha256
+from membench.records.record import Record
+from membench.records.store import Entry, FromNewerMembench, Store, read, read_bytes
+from membench.verify.marks import MARKS
 
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A record of a submission, as it was read."""
+class Submitted:
+    """A record of a submission with its weights, as they were read."""
 
-    source: Path
-    record: Record
+    entry: Entry
     content: bytes
     weights: bytes | None
 
     @property
-    def key(self) -> tuple[str, int]:
-        return self.record.id, self.record.seed
+    def record(self) -> Record:
+        return self.entry.record
 
     @property
     def place(self) -> str:
@@ -43,19 +44,19 @@ class Entry:
         return f"{record.task['name']}/{record.architecture['name']}/{record.id}-s{record.seed}.json"
 
 
-def gather(folders: Sequence[Path], without_weights: bool) -> tuple[list[Entry], list[str]]:
+def gather(folders: Sequence[Path], without_weights: bool) -> tuple[list[Submitted], list[str]]:
     """The complete records below the folders, one for each trial, and a sentence for each file left out."""
-    entries: dict[tuple[str, int], Entry] = {}
+    entries: dict[tuple[str, int], Submitted] = {}
     problems: list[str] = []
     for path in _files(folders):
-        entry = _read(path, problems, without_weights)
-        if entry is None:
+        found = _read(path, problems, without_weights)
+        if found is None:
             continue
-        twin = entries.setdefault(entry.key, entry)
-        if not _agree(twin.record, entry.record):
+        twin = entries.setdefault(found.entry.key, found)
+        if not _agree(twin.record, found.record):
             raise UsageError(
-                f"'{twin.source}' and '{path}' are records of the same trial (id {entry.record.id}, seed "
-                f"{entry.record.seed}) with different numbers; submit one of them"
+                f"'{twin.entry.source}' and '{path}' are records of the same trial (id {found.record.id}, seed "
+                f"{found.record.seed}) with different numbers; submit one of them"
             )
     if not entries:
         raise UsageError(
@@ -74,20 +75,19 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
         yield from Store(folder).files()
 
 
-def _read(path: Path, problems: list[str], without_weights: bool) -> Entry | None:
+def _read(path: Path, problems: list[str], without_weights: bool) -> Submitted | None:
     try:
-        content = path.read_bytes()
-        record = Record.from_json(content.decode("utf-8"))
-        _check_names(record)
-    except NewerSchema as error:
+        entry = read(path)
+        _check_names(entry.record)
+    except FromNewerMembench as error:
         raise UsageError(f"'{path}' {error}") from None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except ValueError as error:
         problems.append(f"left out '{path}': {error}")
         return None
-    if not record.complete:
+    if not entry.record.complete:
         problems.append(f"left out '{path}': its trial did not succeed")
         return None
-    return Entry(path, record, content, _weights(record, path, without_weights))
+    return Submitted(entry, read_bytes(path), _weights(entry.record, path, without_weights))
 
 
 def _check_names(record: Record) -> None:
@@ -118,7 +118,7 @@ def _listed(folders: Sequence[Path]) -> str:
     return ", ".join(f"'{folder}'" for folder in folders)
 
 
-def write(entries: Sequence[Entry], out: Path, summary: str) -> bool:
+def write(entries: Sequence[Submitted], out: Path, summary: str) -> bool:
     """Write the submission whole or not at all; False when the very same one is there already.
 
     UsageError for a folder that has anything else in it.
@@ -146,7 +146,7 @@ def write(entries: Sequence[Entry], out: Path, summary: str) -> bool:
     return True
 
 
-def _contents(entries: Sequence[Entry], summary: str) -> dict[str, bytes]:
+def _contents(entries: Sequence[Submitted], summary: str) -> dict[str, bytes]:
     files = {SUMMARY: summary.encode()}
     for entry in entries:
         files[entry.place] = entry.content
@@ -155,9 +155,10 @@ def _contents(entries: Sequence[Entry], summary: str) -> dict[str, bytes]:
     return files
 
 
-def _manifest(files: dict[str, bytes], entries: Sequence[Entry]) -> bytes:
+def _manifest(files: dict[str, bytes], entries: Sequence[Submitted]) -> bytes:
     rows: list[dict[str, Any]] = [
-        {"file": name, "sha256": sha256(content), "bytes": len(content)} for name, content in sorted(files.items())
+        {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        for name, content in sorted(files.items())
     ]
     data = {"format": FORMAT, "membench": __version__, "records": len(entries), "files": rows}
     return (json.dumps(data, indent=1) + "\n").encode()
@@ -169,7 +170,7 @@ def _holds(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in names}
 
 
-def summarise(entries: Sequence[Entry]) -> str:
+def summarise(entries: Sequence[Submitted]) -> str:
     """The submission in Markdown: what there is, and the means over seeds of each point."""
     from tabulate import tabulate
 
@@ -180,7 +181,7 @@ def summarise(entries: Sequence[Entry]) -> str:
     kept = sum(entry.weights is not None for entry in entries)
     table = tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True)
     return (
-        f"# Submission\n\n{len(entries)} record(s) of {len(points)} point(s), {kept} with weights; "
+        f"# Submission\n\nRecords: {len(entries)}, of {len(points)} points, {kept} with weights; "
         f"membench {__version__}.\nMeans over seeds. Check it with `membench verify`.\n\n{table}\n"
     )
 
@@ -200,9 +201,8 @@ def _row(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _words(part: dict[str, Any]) -> str:
-    """Name and label, with nothing that Markdown or HTML would take for their own."""
-    text = f"{part['name']} {part.get('label') or ''}".strip()
-    return "".join(f"\\{letter}" if letter in "|<>[]`*\\&" else letter for letter in text.replace("\n", " "))
+    """Name and label."""
+    return escape(f"{part['name']} {part.get('label') or ''}")
 
 
 def _mean(values: Sequence[Any], form: str) -> str:

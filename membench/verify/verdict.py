@@ -13,18 +13,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import MembenchError, UsageError
 from membench.execute.local import start_server
 from membench.interface.facts import Shape, weight_seed
 from membench.interface.options import validate
-from membench.interface.registry import BUILT_IN, GROUP, Registry, Selection
+from membench.interface.origin import BUILT_IN
+from membench.interface.registry import GROUP, Registry, Selection
 from membench.measure.environment import describe_environment
-from membench.plan.trial import Point
+from membench.plan.trial import Point, Trial
 from membench.records import weights
-from membench.records.record import NewerSchema, Record
-from membench.records.store import Store
-from membench.verify.marks import sha256
+from membench.records.record import Record
+from membench.records.store import Entry, FromNewerMembench, Store, Unreadable, read
 from membench.verify.processes import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
@@ -40,17 +39,22 @@ class Verdict:
     path: Path
     outcome: str  # verified, failed or cannot be checked
     reason: str = ""
-    content: bytes = b""  # the record, as it was verified
-    record: Record | None = None  # None when the file is no record
+    entry: Entry | None = None  # the record, as it was verified; None when the file is no record
     metrics: dict[str, Any] = field(default_factory=dict)  # as found
     size: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def record(self) -> Record | None:
+        return self.entry.record if self.entry else None
+
     def as_json(self) -> dict[str, Any]:
         kept = {key: getattr(self, key) for key in ("outcome", "reason", "metrics", "size", "notes")}
-        record = self.record
-        told = {"id": record.id, "seed": record.seed, "recorded": record.metrics} if record else {}
-        return {"file": str(self.path), "sha256": sha256(self.content), **told, **kept}
+        if self.entry is None:
+            return {"file": str(self.path), **kept}
+        record = self.entry.record
+        told = {"id": record.id, "seed": record.seed, "recorded": record.metrics}
+        return {"file": str(self.path), "sha256": self.entry.sha256, **told, **kept}
 
 
 def record_files(folder: Path) -> list[Path]:
@@ -93,64 +97,37 @@ def verify(
 
 def verify_file(path: Path, registry: Registry, timeout: float = TIMEOUT) -> Verdict:
     """Check one record: first what needs no model, then what two rebuilt models answer."""
-    content, record = b"", None
+    entry = None
     try:
-        content, record = _read(path)
-        shape = _check_names(record, registry)
-        found = _examine(record, registry.selection, shape, _weights(record, path), timeout)
+        entry = read(path)
+        _check_identity(entry.record)
+        shape = _check_names(entry.record, registry)
+        found = _examine(entry.record, registry.selection, shape, _weights(entry.record, path), timeout)
+    except FromNewerMembench as error:
+        return Verdict(path, UNCHECKED, f"it {error}")
+    except Unreadable as error:
+        return Verdict(path, FAILED, f"it cannot be read as a record: {error}")
     except Failed as error:
-        return Verdict(path, FAILED, str(error), content, record)
+        return Verdict(path, FAILED, str(error), entry)
     except Unchecked as error:
-        return Verdict(path, UNCHECKED, str(error), content, record)
-    return Verdict(path, content=content, record=record, **found)
+        return Verdict(path, UNCHECKED, str(error), entry)
+    return Verdict(path, entry=entry, **found)
 
 
-def _read(path: Path) -> tuple[bytes, Record]:
-    try:
-        content = path.read_bytes()
-        record = Record.from_json(content.decode("utf-8"))
-    except NewerSchema as error:
-        raise Unchecked(f"it {error}") from None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise Failed(f"it cannot be read as a record: {error}") from None
+def _check_identity(record: Record) -> None:
     if not record.complete:
         raise Unchecked(f"its trial did not succeed ({record.status})")
-    if identity(record) != record.id:
-        raise Failed(f"its id is {record.id}, but what it says of itself has the id {identity(record)}")
-    return content, record
-
-
-def identity(record: Record) -> str:
-    """The id that follows from what a record says of itself."""
-    parts = {"architecture": record.architecture, "task": record.task, "protocol": record.protocol}
-    configs = {name: json.dumps(part["config"], sort_keys=True) for name, part in parts.items()}
-    return Point(
-        architecture=record.architecture["name"],
-        config=configs["architecture"],
-        task=record.task["name"],
-        task_version=record.task["version"],
-        task_config=configs["task"],
-        protocol=record.protocol["name"],
-        protocol_version=record.protocol["version"],
-        protocol_config=configs["protocol"],
-    ).id
+    if (identity := Point.of(record).id) != record.id:
+        raise Failed(f"its id is {record.id}, but what it says of itself has the id {identity}")
 
 
 def _check_names(record: Record, registry: Registry) -> Shape:
     """The shape of the task, if all that the record names is here."""
     try:
-        architecture = registry.architecture(record.architecture["name"])
-        task = registry.task(record.task["name"])
-        if task.version != record.task["version"]:
-            raise Unchecked(
-                f"it is of version {record.task['version']} of task {task.name}, and here is {task.version}"
-            )
-        if record.protocol["name"] not in PROTOCOLS:
-            raise Unchecked(f"its protocol '{record.protocol['name']}' is not known here")
-        config, task_config = architecture.config(**record.architecture["config"]), task.config(**record.task["config"])
-        validate(config, architecture.name)
-        validate(task_config, task.name)
-        return task.shape(task_config)
+        trial = Trial.of(Point.of(record), registry, record.seed)
+        validate(trial.config, trial.architecture.name)
+        validate(trial.task_config, trial.task.name)
+        return trial.task.shape(trial.task_config)
     except MembenchError as error:
         raise Unchecked(str(error)) from None
     except (TypeError, ValueError) as error:

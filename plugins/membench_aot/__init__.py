@@ -37,7 +37,7 @@ class AttentionOnlyConfig:
 
 def count(shape: Shape, d: int, H: int) -> int:
     """Parameters of the formal model with one layer and d_h = d."""
-    return d * (2 * shape.vocab + shape.length + 4 * d * H)
+    return d * (shape.vocab + shape.length + shape.answers + 4 * d * H)
 
 
 def _for_budget(shape: Shape, parameters: int) -> AttentionOnlyConfig:
@@ -51,8 +51,8 @@ def _for_budget(shape: Shape, parameters: int) -> AttentionOnlyConfig:
     smallest = count(shape, 1, 1)
     if parameters < smallest:
         raise ValueError(
-            f"a budget of {parameters} parameters is too small for aot: with N={shape.vocab} and S={shape.length} "
-            f"it needs at least {smallest}"
+            f"a budget of {parameters} parameters is too small for aot: with N={shape.vocab}, S={shape.length} and "
+            f"A={shape.answers} it needs at least {smallest}"
         )
     most_heads = {d: (parameters - count(shape, d, 0)) // (4 * d * d) for d in range(1, math.isqrt(parameters) + 1)}
 
@@ -66,8 +66,10 @@ def _for_budget(shape: Shape, parameters: int) -> AttentionOnlyConfig:
 def _identifiable(shape: Shape, config: AttentionOnlyConfig) -> int:
     from membench_aot.bounds import identifiable_parameters
 
-    if config.shared_projection or config.layers > 1 or not config.skip_position or config.d >= shape.vocab:
-        raise NotApplicable("counted for one layer of the formal model with d < N")
+    if config.shared_projection or config.layers > 1 or not config.skip_position:
+        raise NotApplicable("counted for one layer of the formal model")
+    if config.d >= min(shape.vocab, shape.answers):
+        raise NotApplicable(f"counted for d < N and d < A, not d={config.d}, N={shape.vocab} and A={shape.answers}")
     return identifiable_parameters(shape, config.d, config.d_h, config.H)
 
 

@@ -26,16 +26,11 @@ MADDEN = "Madden, Fox, Thrampoulidis, 2024, arXiv:2405.13718"
 
 
 def parameters(shape: Shape, d: int, d_h: int, H: int) -> int:
-    return d * (shape.length + 2 * shape.vocab + 4 * d_h * H)
-
-
-def rank_one_parameters(shape: Shape, d: int, d_h: int, H: int) -> int:
-    """With W_Q^T W_K of rank one, which is enough for Theorem 1."""
-    return d * (shape.length + 2 * shape.vocab + 2 * (d_h + 1) * H)
+    return d * (shape.length + shape.vocab + shape.answers + 4 * d_h * H)
 
 
 def identifiable_parameters(shape: Shape, d: int, d_h: int, H: int) -> int:
-    """Directions in which changing the parameters changes the model, at almost every point; for d_h <= d < N.
+    """Directions in which changing the parameters changes the model, at almost every point; for d_h <= d < N, A.
 
     Two invertible d_h x d_h matrices of each head cancel, and so do an invertible change of basis of the stream, a
     vector moved from the positions to the words, and a vector added to all unembeddings. All positions but the last
@@ -43,7 +38,7 @@ def identifiable_parameters(shape: Shape, d: int, d_h: int, H: int) -> int:
     """
     heads = 2 * H * d_h * (2 * d - d_h)
     unseen = (shape.length - 1) * max(0, d - 2 * H * d_h)
-    return d * (shape.length + 2 * shape.vocab) + heads - d * d - 2 * d - unseen
+    return d * (shape.length + shape.vocab + shape.answers) + heads - d * d - 2 * d - unseen
 
 
 # Values.
@@ -67,8 +62,8 @@ def _require_formal(setting: Setting) -> AttentionOnlyConfig:
 
 
 def _require_plane(config: AttentionOnlyConfig, shape: Shape) -> None:
-    if config.d == 1 and shape.vocab > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if config.d == 1 and shape.answers > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
 
 
 def _features(config: AttentionOnlyConfig) -> Features:
@@ -135,24 +130,27 @@ def _two_dimensional_parameters(setting: Setting) -> float:
 
 def _readout_shattering(setting: Setting) -> float:
     config = _require_formal(setting)
-    return shattered(setting.shape.vocab, config.d * (config.d + config.H * config.d_h))
+    return shattered(setting.shape.answers, config.d * (config.d + config.H * config.d_h))
 
 
 def _exact_distribution(setting: Setting) -> float:
-    config, N = _require_formal(setting), setting.shape.vocab
+    config, (N, _, A) = _require_formal(setting), setting.shape
     if config.layers != 1:
         raise NotApplicable(f"layers={config.layers}, and the parameters are counted for one layer")
-    if config.d >= N - 1:
-        raise NotApplicable(f"d={config.d} >= N-1={N - 1}, where rank d is no restriction")
+    if config.d >= A - 1:
+        raise NotApplicable(f"d={config.d} >= A-1={A - 1}, where rank d is no restriction")
+    if config.d >= N:
+        raise NotApplicable(f"d={config.d} >= N={N}, and the parameters are counted for d < N")
     identifiable = identifiable_parameters(setting.shape, config.d, config.d_h, config.H)
-    return identifiable / config.d - N + 1 + config.d
+    return identifiable / config.d - A + 1 + config.d
 
 
 def _huben_morris(setting: Setting) -> float:
-    config, (N, S) = _config(setting), setting.shape
+    """The order of embeddings and unembeddings together is that of the larger of the two."""
+    config, (N, S, A) = _config(setting), setting.shape
     if config.d < 2 + S or config.d_h < 1 + S:
         raise NotApplicable(f"d >= {2 + S} and d_h >= {1 + S} are needed, not d={config.d} and d_h={config.d_h}")
-    return (config.d + S) * (S + N + len(setting.facts))
+    return (config.d + S) * (S + max(N, A) + len(setting.facts))
 
 
 def _require_all_independent(setting: Setting) -> None:
@@ -183,7 +181,6 @@ def _guarantees() -> list[Bound]:
         summary="One layer memorises as many associations as its features have dimensions.",
         formula="min(T0, H d_h + d)",
         latex=r"\min(T_0,\ Hd_h+d)",
-        inputs=("H", "d_h", "d", "support"),
         quantity="associations",
         direction="lower",
         reference=f"Theorem 1 at eps=0 and Corollary 1 of {DANA}; validity by the exact rank, {DERIVED}",
@@ -195,7 +192,6 @@ def _guarantees() -> list[Bound]:
         summary="Two dimensions of the embedding as a free table, the others as features.",
         formula="min(T0, N_last + H min(d_h, d-2))",
         latex=r"\min\big(T_0,\ N_{\text{last}}+H\min(d_h,d-2)\big)",
-        inputs=("H", "d_h", "d", "support"),
         quantity="associations",
         direction="lower",
         reference=DERIVED,
@@ -213,9 +209,8 @@ def _guarantees() -> list[Bound]:
         Bound(
             name="feature-rank",
             summary="The exact number of these contexts that generic attention tells apart.",
-            formula="rank(x_S, W_V A) over the support; min(d, N) + H min(d_h, d, N) for all bigrams",
-            latex=r"\operatorname{rank}\big(x_S\mid W_VA\big)",
-            inputs=("H", "d_h", "d", "support"),
+            formula="rank(x_S, W_V xbar) over the support; min(d, N) + H min(d_h, d, N) for all bigrams",
+            latex=r"\operatorname{rank}\big(x_S\mid W_V\bar x\big)",
             quantity="associations",
             direction="lower",
             reference=DERIVED,
@@ -227,7 +222,6 @@ def _guarantees() -> list[Bound]:
             summary="The likeliest contexts that generic attention tells apart, and nothing for the rest.",
             formula="sum over the likeliest independent contexts of p_t max_k pi(k|t)",
             latex=r"\max_{I\ \text{independent}}\ \sum_{t\in I}p_t\max_k\pi(k\mid t)",
-            inputs=("H", "d_h", "d", "p", "pi"),
             quantity="accuracy",
             direction="lower",
             reference=DERIVED,
@@ -245,7 +239,6 @@ def _guarantees() -> list[Bound]:
             summary="Heads that write nothing, and the majority answer for each last token.",
             formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
             latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
-            inputs=("d", "p", "pi"),
             quantity="accuracy",
             direction="lower",
             reference=DERIVED,
@@ -255,9 +248,8 @@ def _guarantees() -> list[Bound]:
         Bound(
             name="corollary-1",
             summary="Parameters with which some attention-only transformer memorises all these facts.",
-            formula="2 (S + 2N + 4 (T0 - 2))",
-            latex=r"2\big(S+2N+4(T_0-2)\big)",
-            inputs=("N", "S", "T0"),
+            formula="2 (S + N + A + 4 (T0 - 2))",
+            latex=r"2\big(S+N+A+4(T_0-2)\big)",
             quantity="parameters",
             direction="upper",
             reference=f"Corollary 1 of {DANA}",
@@ -275,7 +267,6 @@ def _others() -> list[Bound]:
         summary="Heads without a skip connection, by saturating them one after the other.",
         formula="min(N_last, H (min(S, d_h) - 1) + 1)",
         latex=r"\min\big(N_{\text{last}},\ H(\min(S,d_h)-1)+1\big)",
-        inputs=("H", "d_h", "S"),
         quantity="associations",
         direction="lower",
         reference=MAHDAVI,
@@ -290,9 +281,8 @@ def _others() -> list[Bound]:
             summary="The line that Dana et al. plot for Mahdavi et al.; their theorem needs S >= d_h for it.",
             formula="H (d_h - 1) + 1",
             latex=r"H(d_h-1)+1",
-            inputs=("H", "d_h"),
             quantity="associations",
-            direction="baseline",
+            direction="reference",
             reference=f"{MAHDAVI}, as read by {DANA}",
             value=_mahdavi_as_plotted,
             architecture="aot",
@@ -300,9 +290,8 @@ def _others() -> list[Bound]:
         Bound(
             name="huben-morris",
             summary="Parameters of heads that simulate an MLP which memorises.",
-            formula="(d + S) (S + N + T0)",
-            latex=r"O\big((d+S)(S+N+T_0)\big)",
-            inputs=("d", "S", "N", "T0"),
+            formula="(d + S) (S + max(N, A) + T0)",
+            latex=r"O\big((d+S)(S+\max(N,A)+T_0)\big)",
             quantity="parameters",
             direction="order",
             reference=HUBEN_MORRIS,
@@ -314,7 +303,6 @@ def _others() -> list[Bound]:
             summary="A divergence of the order of eps log 1/eps above that of an approximable distribution.",
             formula="O(eps log 1/eps)",
             latex=r"d_{KL}(\pi,M)+O(\varepsilon\log1/\varepsilon)",
-            inputs=("eps",),
             quantity="kl",
             direction="order",
             reference=f"Theorem 3 of {DANA}",
@@ -329,9 +317,8 @@ def _limits() -> list[Bound]:
         Bound(
             name="readout-shattering",
             summary="The most contexts of which a readout of frozen features can realise every labelling.",
-            formula="T with T log N = log 2 + D log(e T N(N-1) / (2D)), D = d (H d_h + d)",
-            latex=r"T\log N\le\log2+D\log\frac{eTN(N-1)}{2D},\quad D=d(Hd_h+d)",
-            inputs=("N", "d", "d_h", "H"),
+            formula="T with T log A = log 2 + D log(e T A(A-1) / (2D)), D = d (H d_h + d)",
+            latex=r"T\log A\le\log2+D\log\frac{eTA(A-1)}{2D},\quad D=d(Hd_h+d)",
             quantity="capacity",
             direction="upper",
             reference=f"cells of an arrangement of hyperplanes (Cover 1965, Warren 1968); {DERIVED}",
@@ -342,9 +329,8 @@ def _limits() -> list[Bound]:
         Bound(
             name="exact-distribution",
             summary="The most contexts whose generic rank-d distributions can be met exactly: a count of dimensions.",
-            formula="P_id/d - N + 1 + d",
-            latex=r"P_{\mathrm{id}}/d-N+1+d",
-            inputs=("N", "S", "d", "d_h", "H"),
+            formula="P_id/d - A + 1 + d",
+            latex=r"P_{\mathrm{id}}/d-A+1+d",
             quantity="capacity",
             direction="upper",
             reference=f"{DERIVED}; compare {MADDEN}",

@@ -2,7 +2,7 @@
 
 All of them freeze random attention and solve for what reads it. The features of a context are
 
-    z(t) = (x'_S, V'^1 A'^1(t), ..., V'^H A'^H(t))        with x'_s = e'[t_s] + pos'_s
+    z(t) = (x'_S, V'^1 xbar'^1(t), ..., V'^H xbar'^H(t))        with x'_s = e'[t_s] + pos'_s
 
 and a readout M = (B, W_O) of them becomes the model itself by a change of basis: with e = e' B^T, pos = pos' B^T and
 W_{Q,K,V} = W'_{Q,K,V} B^-1 the heads see what they saw, the skip connection carries B x'_S, and the stream is M z.
@@ -36,6 +36,7 @@ REDRAWS = 5  # of attention whose features turn out dependent, at most
 SINGULAR = 1e-11  # ratio of singular values below which features count as dependent
 _SAFE = 1e-8  # the same ratio for what is kept when no draw is good enough
 _STEEP = 1e9  # condition of the change of basis beyond which the outputs are moved a little
+_UNDONE = 1e-6  # error that the inverse of a change of basis may leave
 _GROWTH = 1.08  # of the number of contexts while the convex readout still succeeds
 _ATTEMPTS = 6
 
@@ -46,6 +47,7 @@ class Dimensions:
 
     N: int
     S: int
+    A: int
     d: int
     d_h: int
     H: int
@@ -105,9 +107,9 @@ def theorem_1(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
     _require_a_plane(sizes)
     rng = _generator(facts)
     chosen, drawn = _draw_for(facts, sizes, Features(sizes.d, sizes.d_h, sizes.H), rng)
-    frame = best_frame(sizes.N, sizes.d)
+    frame = best_frame(sizes.A, sizes.d)
     M = _solve(drawn, frame[answers_of(facts)[chosen]], margin(frame), rng)
-    _load_readout(module, sizes, drawn.attention, M, frame)
+    _load_readout(module, sizes, drawn.attention, M, frame, rng)
     return _report("theorem-1", module, facts, chosen, drawn)
 
 
@@ -118,7 +120,7 @@ def embedding_assisted(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
         raise NotApplicable(f"d={sizes.d}, and d >= 3 is needed: two dimensions for the answer and some for features")
     rng = _generator(facts)
     chosen, drawn = _draw_for(facts, sizes, Features(sizes.d - 2, sizes.d_h, sizes.H, table=True), rng)
-    theta = solve_readout(drawn.Z, circle(sizes.N)[answers_of(facts)[chosen]], drawn.spectrum)  # [2, N + H d_h]
+    theta = solve_readout(drawn.Z, circle(sizes.A)[answers_of(facts)[chosen]], drawn.spectrum)  # [2, N + H d_h]
     _load_plane(module, sizes, drawn.attention, theta)
     return _report("embedding-assisted", module, facts, chosen, drawn)
 
@@ -133,12 +135,12 @@ def convex_readout(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
     rng = _generator(facts)
     order = likeliest_first(facts, rng)
     attention = Attention.draw(sizes.N, sizes.S, sizes.d, sizes.d_h, sizes.H, rng)
-    search = _ConvexSearch(attention, facts, order, np.array(best_frame(sizes.N, sizes.d)))
+    search = _ConvexSearch(attention, facts, order, np.array(best_frame(sizes.A, sizes.d)))
     found = search.run(sizes.d + sizes.H * sizes.d_h)
     if found is None:
         return {**theorem_1(module, facts), "attempts": search.attempts}
     chosen, M, drawn = found
-    _load_readout(module, sizes, attention, _invertible(M, drawn, sizes.d, rng), search.frame)
+    _load_readout(module, sizes, attention, _invertible(M, drawn, sizes.d, rng), search.frame, rng)
     return {**_report("convex-readout", module, facts, chosen, drawn), "attempts": search.attempts}
 
 
@@ -160,7 +162,7 @@ def distribution(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
     if not exact:
         M = fit_readout(encoder.W, drawn.spectrum, facts.distributions(), facts.prior, M)
         M = _invertible(M, drawn, sizes.d, rng)
-    _load_readout(module, sizes, drawn.attention, M, encoder.W)
+    _load_readout(module, sizes, drawn.attention, M, encoder.W, rng)
     report = _report("distribution", module, facts, np.arange(len(facts)), drawn)
     return {**report, **certify_divergence(module, facts), "floor": encoder.divergence, "exact": exact}
 
@@ -177,7 +179,8 @@ def dimensions_of(module: nn.Module) -> Dimensions:
     if not getattr(module, "skip_position", True):
         raise NotApplicable("skip_position=false, and the construction needs the position in the residual stream")
     factor = float(getattr(module.get_submodule("layers.0"), "factor", 1.0))
-    return Dimensions(N, module.get_parameter("position.weight").shape[0], d, d_h, H, factor)
+    S, A = (len(module.get_parameter(f"{table}.weight")) for table in ("position", "unembed"))
+    return Dimensions(N, S, A, d, d_h, H, factor)
 
 
 class _ConvexSearch:
@@ -190,7 +193,7 @@ class _ConvexSearch:
     def run(self, columns: int) -> tuple[NDArray[np.int64], Array, Draw] | None:
         """Grow from a guess while it works, or fall back between it and the number of columns; None if nothing works.
 
-        The guess is a little below what was measured for N = 50 and d from 2 to 20.
+        The guess is a little below what was measured for A = N = 50 and d from 2 to 20.
         """
         best: tuple[NDArray[np.int64], Array, Draw] | None = None
         total, dimension = len(self.facts), self.frame.shape[1]
@@ -217,8 +220,8 @@ def _generator(facts: Facts) -> np.random.Generator:
 
 
 def _require_a_plane(sizes: Dimensions) -> None:
-    if sizes.d == 1 and sizes.N > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if sizes.d == 1 and sizes.A > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
 
 
 def _draw_for(
@@ -278,8 +281,31 @@ def _invertible(M: Array, drawn: Draw, d: int, rng: np.random.Generator) -> Arra
     return np.asarray(M + free - (free @ V) @ V.T)
 
 
-def _load_readout(module: nn.Module, sizes: Dimensions, attention: Attention, M: Array, W_U: Array) -> None:
-    """The model whose residual stream is M z: the change of basis."""
+def _with_the_unread(M: Array, W_U: Array, rng: np.random.Generator) -> Array:
+    """The same probabilities from a readout whose part B can be inverted, where the unembedding leaves it open.
+
+    In A or more dimensions there are some that no probability depends on; a readout is zero there, and B singular.
+    """
+    if _can_be_undone(M[:, : len(M)]):
+        return M
+    seen = W_U - W_U.mean(axis=0)  # what is added to all logits changes no probability
+    free = rng.standard_normal(M.shape) * max(np.linalg.norm(M) / np.sqrt(M.size), 1e-3)
+    return np.asarray(M + free - np.linalg.pinv(seen, rcond=1e-10) @ (seen @ free))
+
+
+def _can_be_undone(B: Array) -> bool:
+    """Whether heads see what they saw after the change of basis, in float64."""
+    try:
+        return bool(np.abs(np.linalg.inv(B) @ B - np.eye(len(B))).max() < _UNDONE)
+    except np.linalg.LinAlgError:
+        return False
+
+
+def _load_readout(
+    module: nn.Module, sizes: Dimensions, attention: Attention, M: Array, W_U: Array, rng: np.random.Generator
+) -> None:
+    """The model whose logits are W_U M z: the change of basis."""
+    M = _with_the_unread(M, W_U, rng)
     B, W_O = M[:, : sizes.d], M[:, sizes.d :]
     inverse = np.linalg.inv(B)
     _load(
@@ -311,7 +337,7 @@ def _load_plane(module: nn.Module, sizes: Dimensions, attention: Attention, thet
             "layers.0.key": np.pad(attention.key, plane),
             "layers.0.value": np.pad(attention.value, plane),
             "layers.0.output": output,
-            "unembed.weight": np.pad(circle(sizes.N), ((0, 0), (sizes.d - 2, 0))),
+            "unembed.weight": np.pad(circle(sizes.A), ((0, 0), (sizes.d - 2, 0))),
         },
     )
 

@@ -14,7 +14,7 @@ using namespace membench;
 namespace {
 
 struct Shape {
-    Index vocab, length, d, inner, d_h, heads;
+    Index vocab, length, answers, d, inner, d_h, heads;
     std::int32_t compressed;     // the heads read and write through a shared projection
     std::int32_t skip_position;  // the residual stream holds the position; never when compressed
     float factor;                // of the scores
@@ -27,7 +27,7 @@ struct Parameters {
     Float* position;                         // [S, padded P]
     Float *query, *key, *value, *output;     // [d_h, P, H]
     Float *compress = {}, *decompress = {};  // [d, padded P]
-    Float* unembed;                          // [d, n]
+    Float* unembed;                          // [d, padded answers]
     Index size = 0;
 
     Parameters(const Shape& s, Float* base) {
@@ -41,7 +41,7 @@ struct Parameters {
         for (Float** map : {&query, &key, &value, &output}) *map = next(s.d_h * s.inner, s.heads);
         if (s.compressed)
             for (Float** map : {&compress, &decompress}) *map = next(s.d, s.inner);
-        unembed = next(s.d, s.vocab);
+        unembed = next(s.d, s.answers);
     }
 };
 
@@ -516,7 +516,7 @@ class AttentionOnly {
           row(std::max({run.block, facts.width, at_once * facts.width}) + LANES),
           contexts(tables, row),
           pairs(tables, row),
-          readout(shape.vocab, shape.d, row),
+          readout(shape.answers, shape.d, row),
           read(padded(shape.inner) * row),
           to_read(shape.inner * row),
           stream(shape.compressed ? shape.d * row : 0),
@@ -559,7 +559,7 @@ class AttentionOnly {
 
   private:
     Block part(const Facts& facts, Index group, Index count) const {
-        return facts.block(group, count, tables.s.vocab, tables.s.length);
+        return facts.block(group, count, tables.s.answers, tables.s.length);
     }
 
     template <int Q>

@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from membench.engine.compiler import library
-from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
-from membench.engine.trainer import Trainer
-from membench.errors import NotApplicable
-from membench.interface.facts import Facts
+from membench.api import Facts, NotApplicable
+from membench.kernels import FusedTrainer, Layout, Section, Trainer, library, require_plain
 from membench_aot.model import AttentionOnly, Heads
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -27,6 +24,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         ("vocab", ctypes.c_int64),
         ("length", ctypes.c_int64),
+        ("answers", ctypes.c_int64),
         ("d", ctypes.c_int64),
         ("inner", ctypes.c_int64),
         ("d_h", ctypes.c_int64),
@@ -56,17 +54,19 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
     if heads == 0:
         raise NotApplicable("the kernel needs at least one head, not H=0")
     vocab, d = model.word.weight.shape
-    length = len(model.position.weight)
-    if facts[0].shape != (vocab, length):
-        raise NotApplicable(f"the model is for N={vocab} and S={length}, and the facts are {facts[0].shape}")
+    length, answers = len(model.position.weight), len(model.unembed.weight)
+    if facts[0].shape != (vocab, length, answers):
+        raise NotApplicable(
+            f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
+        )
     compressed = layer.compress is not None
     if compressed and model.skip_position:
         raise NotApplicable("the kernel keeps the position out of the residual stream when heads share a projection")
-    return Shape(vocab, length, d, inner, d_h, heads, compressed, model.skip_position, layer.factor)
+    return Shape(vocab, length, answers, d, inner, d_h, heads, compressed, model.skip_position, layer.factor)
 
 
 def _sections(compressed: bool) -> list[Section]:
-    """The parameters in the order of kernel.cpp: tokens and heads come last, where they are padded."""
+    """The parameters in the order of kernel.cpp: tokens, answers and heads come last, where they are padded."""
     shared = [Section("layers.0.compress", (1, 0)), Section("layers.0.decompress", (0, 1))]
     return [
         Section("word.weight", (1, 0)),

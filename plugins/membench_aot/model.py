@@ -18,7 +18,7 @@ from membench_aot import AttentionOnlyConfig
 
 
 class AttentionOnly(nn.Module):
-    """Maps tokens int64[batch, S] to logits [batch, N], read off the last position of the residual stream."""
+    """Maps tokens int64[batch, S] to logits [batch, A], read off the last position of the residual stream."""
 
     def __init__(self, shape: Shape, config: AttentionOnlyConfig) -> None:
         super().__init__()
@@ -27,15 +27,15 @@ class AttentionOnly(nn.Module):
         self.word = nn.Embedding(shape.vocab, config.d)
         self.position = nn.Embedding(shape.length, config.d_h if config.shared_projection else config.d)
         self.layers = nn.ModuleList(Heads(config) for _ in range(config.layers))
-        self.unembed = nn.Linear(config.d, shape.vocab, bias=False)
+        self.unembed = nn.Linear(config.d, shape.answers, bias=False)
         for table in (self.word, self.position, self.unembed):
             _uniform(table.weight, 1 / math.sqrt(table.weight.shape[1]))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        N, S = self.shape
-        dense = len(self.layers) == 1 and 2 * len(tokens) >= N**S  # half of all contexts cost as much either way
+        every = self.shape.vocab**self.shape.length
+        dense = len(self.layers) == 1 and 2 * len(tokens) >= every  # half of all contexts cost as much either way
         logits: Tensor = self.unembed(self._of_all_contexts(tokens) if dense else self._of_each_context(tokens))
-        return logits  # [batch, N]
+        return logits  # [batch, A]
 
     def _of_each_context(self, tokens: Tensor) -> Tensor:
         stream = self._stream(self.word(tokens))  # [batch, S, d]
@@ -49,7 +49,7 @@ class AttentionOnly(nn.Module):
 
     def _of_all_contexts(self, tokens: Tensor) -> Tensor:
         """The same for one layer, by way of all N^S contexts: much faster when the batch is as large as that."""
-        N, S = self.shape
+        N, S, _ = self.shape
         radix = torch.tensor([N ** (S - 1 - s) for s in range(S)], device=tokens.device)
         stream = self._stream(self.word.weight[:, None].expand(N, S, -1))  # [N, S, d], each token at each position
         heads = cast("Heads", self.layers[0])

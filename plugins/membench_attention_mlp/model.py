@@ -17,7 +17,7 @@ from membench_attention_mlp import AttentionMLPConfig
 
 
 class AttentionMLP(nn.Module):
-    """Maps tokens int64[batch, S] to logits [batch, N], read off the last position of the residual stream."""
+    """Maps tokens int64[batch, S] to logits [batch, A], read off the last position of the residual stream."""
 
     def __init__(self, shape: Shape, config: AttentionMLPConfig) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class AttentionMLP(nn.Module):
             self.neurons = MaskedHeads(d, w, shape.length, config.alpha, config.omega)
         else:
             self.neurons = (TiedHeads if config.tied else Heads)(d, w, config.alpha)
-        self.unembed = nn.Linear(d, shape.vocab, bias=False)
+        self.unembed = nn.Linear(d, shape.answers, bias=False)
         near, far = 1 / math.sqrt(d), 1 / math.sqrt(max(w, 1))
         for table in (self.word, self.position, self.unembed):
             nn.init.uniform_(table.weight, -near, near)
@@ -41,7 +41,7 @@ class AttentionMLP(nn.Module):
         content = stream[:, stream.shape[1] - self.neurons.reach :]
         content = content + self.mixer(stream, self.neurons.reach)  # [batch, reach, d]
         logits: Tensor = self.unembed(content[:, -1] + self.neurons(content))
-        return logits  # [batch, N]
+        return logits  # [batch, A]
 
 
 def load_mlp(module: AttentionMLP, W_1: Tensor, b_1: Tensor, W_2: Tensor) -> None:

@@ -17,13 +17,13 @@ NICHANI = (
 
 def _pseudo_inverse(setting: Setting) -> float:
     d: int = setting.config.d
-    if d == 1 and setting.shape.vocab > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if d == 1 and setting.shape.answers > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
     return min(len(setting.facts), d)
 
 
 def _shattering(setting: Setting) -> float:
-    return shattered(setting.shape.vocab, setting.config.d**2)
+    return shattered(setting.shape.answers, setting.config.d**2)
 
 
 def recalled(d: int) -> float:
@@ -41,7 +41,6 @@ def bounds() -> list[Bound]:
         summary="As many independent vectors as there are dimensions can be sent anywhere.",
         formula="min(T0, d)",
         latex=r"\min(T_0,d)",
-        inputs=("T0", "d"),
         quantity="associations",
         direction="lower",
         reference=f"linear algebra; {DERIVED}",
@@ -54,9 +53,8 @@ def bounds() -> list[Bound]:
         Bound(
             name="memory-shattering",
             summary="The most contexts of which one matrix between frozen vectors can realise every labelling.",
-            formula="T with T log N = log 2 + d^2 log(e T N(N-1) / (2 d^2))",
-            latex=r"T\log N\le\log2+d^2\log\frac{eTN(N-1)}{2d^2}",
-            inputs=("N", "d"),
+            formula="T with T log A = log 2 + d^2 log(e T A(A-1) / (2 d^2))",
+            latex=r"T\log A\le\log2+d^2\log\frac{eTA(A-1)}{2d^2}",
             quantity="capacity",
             direction="upper",
             reference=f"cells of an arrangement of hyperplanes (Cover 1965, Warren 1968); {DERIVED}",
@@ -68,7 +66,6 @@ def bounds() -> list[Bound]:
             summary="Where a learned matrix stops recalling all of an injective map, asymptotically.",
             formula="T with T log T = d^2 / 2",
             latex=r"T\log T\sim d^2/2",
-            inputs=("d",),
             quantity="associations",
             direction="order",
             reference=f"{NICHANI} for the order; the constant is Giorlandino et al. 2026",

@@ -1,6 +1,6 @@
 """Closed-form weights of the linear associative memory.
 
-Both write the association of each context with the mean of the output vectors of its next tokens,
+Both write the association of each context with the mean of the output vectors of its answers,
 which is the output vector of its label when it has one.
 """
 

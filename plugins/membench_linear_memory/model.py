@@ -17,7 +17,7 @@ GAIN = 32.0
 
 
 class LinearMemory(nn.Module):
-    """Maps tokens int64[batch, S] to logits [batch, N]: U W x, with x the frozen unit vector of the context.
+    """Maps tokens int64[batch, S] to logits [batch, A]: U W x, with x the frozen unit vector of the context.
 
     What is trained is W / GAIN.
 
@@ -33,9 +33,9 @@ class LinearMemory(nn.Module):
 
     def __init__(self, shape: Shape, config: LinearMemoryConfig) -> None:
         super().__init__()
-        N, S = shape
+        N, S, A = shape
         self.register_buffer("phases", 2 * math.pi * torch.rand(S, N, config.d))
-        self.register_buffer("outputs", normalize(torch.randn(N, config.d), dim=1))
+        self.register_buffer("outputs", normalize(torch.randn(A, config.d), dim=1))
         # Zero would do for a convex loss, but its logits are all equal, and no answer is then the largest.
         self.weight = nn.Parameter(0.01 / GAIN * torch.randn(config.d, config.d))
 

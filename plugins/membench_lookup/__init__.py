@@ -1,4 +1,4 @@
-"""The look-up table: a logit for every context and next token, and so nothing that it cannot memorise."""
+"""The look-up table: a logit for every context and answer, and so nothing that it cannot memorise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class LookupConfig:
 
 
 def _check(shape: Shape, config: LookupConfig) -> None:
-    cells = shape.vocab ** (shape.length + 1)
+    cells = shape.vocab**shape.length * shape.answers
     if cells > MAX_CELLS:
         raise ValueError(
-            f"a table of N^S x N = {shape.vocab}^{shape.length} x {shape.vocab} = {cells:,} logits is too large for "
+            f"a table of N^S x A = {shape.vocab}^{shape.length} x {shape.answers} = {cells:,} logits is too large for "
             f"lookup; at most {MAX_CELLS:,} are possible"
         )
 

@@ -22,7 +22,7 @@ class MLPTransformerConfig:
 
 def count(shape: Shape, d: int, w: int) -> int:
     """Parameters with biases and one layer."""
-    return d * (2 * shape.vocab + shape.length) + 4 * d * d + (2 * d + 1) * w
+    return d * (shape.vocab + shape.length + shape.answers) + 4 * d * d + (2 * d + 1) * w
 
 
 def _for_budget(shape: Shape, parameters: int) -> MLPTransformerConfig:
@@ -34,8 +34,8 @@ def _for_budget(shape: Shape, parameters: int) -> MLPTransformerConfig:
     smallest = count(shape, 1, 1)
     if parameters < smallest:
         raise ValueError(
-            f"a budget of {parameters} parameters is too small for mlp-transformer: with N={shape.vocab} and "
-            f"S={shape.length} it needs at least {smallest}"
+            f"a budget of {parameters} parameters is too small for mlp-transformer: with N={shape.vocab}, "
+            f"S={shape.length} and A={shape.answers} it needs at least {smallest}"
         )
     widest = {d: (parameters - count(shape, d, 0)) // (2 * d + 1) for d in range(1, math.isqrt(parameters) + 1)}
     d = max((d for d, w in widest.items() if w >= 1), key=lambda d: d * (2 * d + 1) * widest[d])

@@ -17,8 +17,8 @@ BUBECK = (
 
 
 def _require_plane(setting: Setting) -> None:
-    if setting.config.d == 1 and setting.shape.vocab > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if setting.config.d == 1 and setting.shape.answers > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
 
 
 def _feature_rank(setting: Setting) -> float:
@@ -42,9 +42,8 @@ def _guarantees() -> list[Bound]:
     feature_rank = Bound(
         name="mlp-feature-rank",
         summary="What its one head memorises when all neurons are silent.",
-        formula="rank(x_S, W_V A) over the support; min(d, N) + min(d, N) for all bigrams",
-        latex=r"\operatorname{rank}\big(x_S\mid W_VA\big)",
-        inputs=("d", "support"),
+        formula="rank(x_S, W_V xbar) over the support; min(d, N) + min(d, N) for all bigrams",
+        latex=r"\operatorname{rank}\big(x_S\mid W_V\bar x\big)",
         quantity="associations",
         direction="lower",
         reference=f"Theorem 1 of {DANA} with H=1 and d_h=d; {DERIVED}",
@@ -61,7 +60,6 @@ def _guarantees() -> list[Bound]:
             summary="Head and neurons that write nothing, and the majority answer for each last token.",
             formula="sum_q max_k sum_{t: t_S=q} p_t pi(k|t)",
             latex=r"\sum_q\max_k\sum_{t:\,t_S=q}p_t\,\pi(k\mid t)",
-            inputs=("d", "p", "pi"),
             quantity="accuracy",
             direction="lower",
             reference=DERIVED,
@@ -85,9 +83,8 @@ def _comparisons() -> list[Bound]:
             summary="Two labels of points in general position, by threshold neurons.",
             formula="w d",
             latex=r"wd",
-            inputs=("w", "d"),
             quantity="associations",
-            direction="baseline",
+            direction="reference",
             reference=BAUM,
             value=lambda setting: _neurons(setting) * setting.config.d,
             architecture=ARCHITECTURE,
@@ -97,9 +94,8 @@ def _comparisons() -> list[Bound]:
             summary="Real labels of points in general position, by ReLU neurons.",
             formula="floor(w/4) d",
             latex=r"\lfloor w/4\rfloor\,d",
-            inputs=("w", "d"),
             quantity="associations",
-            direction="baseline",
+            direction="reference",
             reference=BUBECK,
             value=lambda setting: _neurons(setting) // 4 * setting.config.d,
             architecture=ARCHITECTURE,

@@ -12,7 +12,7 @@ using namespace membench;
 namespace {
 
 struct Shape {
-    Index vocab, length, d, neurons;
+    Index vocab, length, answers, d, neurons;
     std::int32_t bias;
     std::int32_t skip_position;  // the residual stream holds the position
     float factor;                // of the scores
@@ -27,7 +27,7 @@ struct Parameters {
     Float* hidden;                        // [d, w]
     Float* bias = {};                     // [w]
     Float* project;                       // [d, w]
-    Float* unembed;                       // [d, n]
+    Float* unembed;                       // [d, padded answers]
     Index size = 0;
 
     Parameters(const Shape& s, Float* base) {
@@ -42,7 +42,7 @@ struct Parameters {
         hidden = next(s.d, s.neurons);
         if (s.bias) bias = next(1, s.neurons);
         project = next(s.d, s.neurons);
-        unembed = next(s.d, s.vocab);
+        unembed = next(s.d, s.answers);
     }
 };
 
@@ -122,7 +122,7 @@ class MLPTransformer {
           w(s, nullptr),
           g(s, nullptr),
           neurons(s, row),
-          readout(s.vocab, d, row),
+          readout(s.answers, d, row),
           table(s.length * d * n),
           to_table(s.length * d * n),
           to_skip(d * n),
@@ -158,7 +158,7 @@ class MLPTransformer {
     }
 
     void exact(const Facts& facts, Score& score) {
-        for (Index group = 0; group < facts.groups; ++group) block(facts.block(group, 1, s.vocab, s.length), score);
+        for (Index group = 0; group < facts.groups; ++group) block(facts.block(group, 1, s.answers, s.length), score);
     }
 
     void block(const Block& block, Score& score) {

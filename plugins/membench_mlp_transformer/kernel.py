@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from membench.engine.compiler import library
-from membench.engine.fused import FusedTrainer, Layout, Section, require_plain
-from membench.engine.trainer import Trainer
-from membench.errors import NotApplicable
-from membench.interface.facts import Facts
+from membench.api import Facts, NotApplicable
+from membench.kernels import FusedTrainer, Layout, Section, Trainer, library, require_plain
 from membench_mlp_transformer.model import Layer, MLPTransformer
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -28,6 +25,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         ("vocab", ctypes.c_int64),
         ("length", ctypes.c_int64),
+        ("answers", ctypes.c_int64),
         ("d", ctypes.c_int64),
         ("neurons", ctypes.c_int64),
         ("bias", ctypes.c_int32),
@@ -49,18 +47,20 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
     if not isinstance(model, MLPTransformer):
         raise NotApplicable(f"the kernel trains MLPTransformer, not {type(model).__name__}")
     vocab, d = model.word.weight.shape
-    length = len(model.position.weight)
-    if facts[0].shape != (vocab, length):
-        raise NotApplicable(f"the model is for N={vocab} and S={length}, and the facts are {facts[0].shape}")
+    length, answers = len(model.position.weight), len(model.unembed.weight)
+    if facts[0].shape != (vocab, length, answers):
+        raise NotApplicable(
+            f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
+        )
     if len(model.layers) != 1:
         raise NotApplicable(f"the kernel trains one layer, not layers={len(model.layers)}")
     layer = cast("Layer", model.layers[0])
     bias = layer.hidden.bias is not None
-    return Shape(vocab, length, d, len(layer.hidden.weight), bias, model.skip_position, layer.factor)
+    return Shape(vocab, length, answers, d, len(layer.hidden.weight), bias, model.skip_position, layer.factor)
 
 
 def _sections(bias: bool) -> list[Section]:
-    """The parameters in the order of kernel.cpp: tokens and neurons come last, where they are padded."""
+    """The parameters in the order of kernel.cpp: tokens, answers and neurons come last, where they are padded."""
     return [
         Section("word.weight", (1, 0)),
         Section("position.weight", (0, 1)),

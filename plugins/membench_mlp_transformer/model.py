@@ -14,7 +14,7 @@ from membench_mlp_transformer import MLPTransformerConfig
 
 
 class MLPTransformer(nn.Module):
-    """Maps tokens int64[batch, S] to logits [batch, N], read off the last position of the residual stream."""
+    """Maps tokens int64[batch, S] to logits [batch, A], read off the last position of the residual stream."""
 
     def __init__(self, shape: Shape, config: MLPTransformerConfig) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class MLPTransformer(nn.Module):
         self.word = nn.Embedding(shape.vocab, config.d)
         self.position = nn.Embedding(shape.length, config.d)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.unembed = nn.Linear(config.d, shape.vocab, bias=False)
+        self.unembed = nn.Linear(config.d, shape.answers, bias=False)
         for table in (self.word, self.position, self.unembed):
             _uniform(table.weight, 1 / math.sqrt(config.d))
 
@@ -35,7 +35,7 @@ class MLPTransformer(nn.Module):
             stream = layer(stream, stream + position)
         stream = cast("Layer", self.layers[-1]).at_last(stream, stream + position)  # [batch, d]
         logits: Tensor = self.unembed(stream)
-        return logits  # [batch, N]
+        return logits  # [batch, A]
 
 
 class Layer(nn.Module):

@@ -26,14 +26,14 @@ def _check(shape: Shape, config: SequenceEncoderConfig) -> None:
 
 
 def _for_budget(shape: Shape, parameters: int) -> SequenceEncoderConfig:
-    """The largest d that fits, but not above N: with d = N the logits of every context are free already."""
-    each = shape.vocab + shape.vocab**shape.length
+    """The largest d that fits, but not above A: with d = A the logits of every context are free already."""
+    each = shape.answers + shape.vocab**shape.length
     if parameters < each:
         raise ValueError(
-            f"a budget of {parameters} parameters is too small for sequence-encoder: with N={shape.vocab} and "
-            f"S={shape.length} it needs at least {each}"
+            f"a budget of {parameters} parameters is too small for sequence-encoder: with N={shape.vocab}, "
+            f"S={shape.length} and A={shape.answers} it needs at least {each}"
         )
-    return SequenceEncoderConfig(d=min(parameters // each, shape.vocab))
+    return SequenceEncoderConfig(d=min(parameters // each, shape.answers))
 
 
 ARCHITECTURE = Architecture(

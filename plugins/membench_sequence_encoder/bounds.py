@@ -9,8 +9,8 @@ ARCHITECTURE = "sequence-encoder"
 
 
 def _memorises_all(setting: Setting) -> float:
-    if setting.config.d == 1 and setting.shape.vocab > 2:
-        raise NotApplicable("d=1, and then only two tokens can ever be answered; d >= 2 is needed")
+    if setting.config.d == 1 and setting.shape.answers > 2:
+        raise NotApplicable("d=1, and then only two answers can ever be given; d >= 2 is needed")
     return len(setting.facts)
 
 
@@ -23,10 +23,9 @@ def bounds() -> list[Bound]:
     return [
         Bound(
             name="encoder-circle",
-            summary="Two dimensions are enough for any labels: the tokens on a circle.",
+            summary="Two dimensions are enough for any labels: the answers on a circle.",
             formula="T0 if d >= 2",
             latex=r"T_0\quad\text{if } d\ge2",
-            inputs=("T0", "d"),
             quantity="associations",
             direction="lower",
             reference=f"Proposition 3 of {DANA}",

@@ -1,7 +1,7 @@
 """Weights of the sequence encoder in closed form: Theorem 2's encoder, and the best that can be found.
 
-Theorem 2 gives each token a unit vector W_k and each context the vector scale(t) W_{g(t)}, with g(t) its most likely
-next token. The scale solves the paper's equation (6), or minimises the divergence. Contexts outside the facts get zero.
+Theorem 2 gives each answer a unit vector W_k and each context the vector scale(t) W_{g(t)}, with g(t) its most likely
+answer. The scale solves the paper's equation (6), or minimises the divergence. Contexts outside the facts get zero.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def best_found(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
 def _on_frame(
     method: str, rule: Callable[[Profile, Frame], Array], module: nn.Module, facts: Facts
 ) -> Mapping[str, Any]:
-    N, d = module.get_parameter("unembed.weight").shape
-    if d == 1 and N > 2:
-        raise NotApplicable(f"d=1 has two directions, and N={N} tokens need one each")
+    A, d = module.get_parameter("unembed.weight").shape
+    if d == 1 and A > 2:
+        raise NotApplicable(f"d=1 has two directions, and A={A} answers need one each")
     found = profile(facts)
 
     def divergence(frame: Frame) -> float:
         return float(found.mass @ scaled_divergences(found, frame, rule(found, frame)))
 
-    frame = min(candidate_frames(N, d), key=divergence)
-    scales = np.minimum(rule(found, frame), np.log((N - 1) / _SURE) / margin(frame))
+    frame = min(candidate_frames(A, d), key=divergence)
+    scales = np.minimum(rule(found, frame), np.log((A - 1) / _SURE) / margin(frame))
     _load(module, facts, frame, (scales[:, None] * frame[found.labels])[found.row_of])
     aligned, opposed = coherence(frame)
     return {"mu_plus": aligned, "mu_minus": opposed, **_report(method, module, facts)}
@@ -65,7 +65,7 @@ def _on_frame(
 def _load(module: nn.Module, facts: Facts, W: Array, E: Array) -> None:
     import torch
 
-    N, S = facts.shape
+    N, S, _ = facts.shape
     rows = np.ravel_multi_index(tuple(facts.inputs.T), (N,) * S)  # tokens are the digits of a number in base N
     with torch.no_grad():
         module.get_parameter("table.weight").zero_()

@@ -1,11 +1,12 @@
 """`almost-low-rank`, version 1: logits of rank r, blurred by noise.
 
-    L = A B / sqrt(r) + sigma G        pi(. | t) = softmax(L_t)
+    L = U V / sqrt(r) + sigma G        pi(. | t) = softmax(L_t)
 
-with A of T0 x r, B of r x N and G of T0 x N standard normal entries. Adding a constant to a row of L changes nothing,
+with U of T0 x r, V of r x A and G of T0 x A standard normal entries. Adding a constant to a row of L changes nothing,
 so what a sequence encoder of width d can represent exactly is decided by the rank of the row-centred log-probabilities
-L (I - 11^T / N): at sigma = 0 that is min(r, T0, N - 1), and with noise it is full. The T0 contexts of S tokens are
-drawn without replacement among the N^S, and have nothing to do with the rows of A.
+L (I - 11^T / A): at sigma = 0 that is min(r, T0, A - 1), and with noise it is full. By default the A answers are the N
+tokens. The T0 contexts of S tokens are drawn without replacement among the N^S, and have nothing to do with the rows
+of U.
 
 With an exponent s, the prior is p_i = i^-s / sum_j j^-s over a random ordering of the contexts, drawn last.
 """
@@ -32,13 +33,13 @@ class AlmostLowRankConfig(SupportConfig):
 def sample(config: AlmostLowRankConfig, rng: np.random.Generator) -> Facts:
     inputs = draw_contexts(config.N, config.S, config.T0, rng)
     targets = _softmax(_draw_logits(config, rng))
-    return Facts(inputs, targets, zipf_prior(config.T0, config.zipf, rng), config.N)
+    return Facts(inputs, targets, zipf_prior(config.T0, config.zipf, rng), config.N, config.A)
 
 
 def _draw_logits(config: AlmostLowRankConfig, rng: np.random.Generator) -> NDArray[np.float64]:
     rows = rng.standard_normal((config.T0, config.r))
-    columns = rng.standard_normal((config.r, config.N))
-    noise = rng.standard_normal((config.T0, config.N))
+    columns = rng.standard_normal((config.r, config.A))
+    noise = rng.standard_normal((config.T0, config.A))
     logits: NDArray[np.float64] = rows @ columns / np.sqrt(config.r) + config.sigma * noise
     return logits
 

@@ -15,12 +15,3 @@ def zipf_prior(count: int, exponent: float, rng: np.random.Generator) -> NDArray
         return np.full(count, 1 / count)
     masses = np.arange(1, count + 1, dtype=np.float64) ** -exponent
     return rng.permutation(masses / masses.sum())
-
-
-def contexts_for_mass(prior: NDArray[np.float64], eps: float) -> int:
-    """T_eps: the smallest number of contexts whose mass reaches 1 - eps, the most likely ones taken first."""
-    if not 0 <= eps <= 1:
-        raise ValueError(f"eps={eps} is not a share of the mass; a number from 0 to 1 is needed")
-    # Summing what is left out, least likely first, keeps eps=0 exact: only contexts without mass can go.
-    left_out = np.cumsum(np.sort(prior))
-    return len(prior) - int(np.count_nonzero(left_out <= eps * (1 + 1e-9)))

@@ -17,16 +17,18 @@ class SupportConfig:
     """The options of every task whose contexts may have any length."""
 
     N: int = option(20, help="vocabulary size N", minimum=2)
+    A: int = option(None, help="answers A (auto: N)", minimum=2, later=True)
     S: int = option(2, help="context length S", minimum=1)
     T0: int = option(None, help=f"number of contexts T0 (auto: all N^S, at most {AUTO_LIMIT})", minimum=1)
     zipf: float = option(0.0, help="exponent s of the Zipf prior over contexts (0: uniform)", minimum=0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "T0", support_size(self.N, self.S, self.T0, limit=AUTO_LIMIT))
+        object.__setattr__(self, "A", self.N if self.A is None else self.A)
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.N, self.S)
+        return Shape(self.N, self.S, self.A)
 
 
 def support_size(N: int, S: int, T0: int | None, *, limit: int | None = None) -> int:

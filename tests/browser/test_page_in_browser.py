@@ -157,7 +157,7 @@ def test_counting_without_embeddings_changes_tables_and_plots(shown: Browser, da
     bits = data["tables"][0]["rows"][0]["bits_per_parameter"]
     column = f"{FIRST} {ROWS}:first-child td:nth-child(7)"
     assert texts(shown, column) == [f"{bits:.2f}"]
-    choose(shown, "counting", "bare")
+    choose(shown, "counting", "without-embeddings")
     assert texts(shown, column) == [f"{2 * bits:.2f}"]
     assert texts(shown, f"{FIRST} figcaption")[0] == "Accuracy against parameters without embeddings"
 

@@ -166,6 +166,11 @@ def test_vocabularies_are_varied_with_all_their_contexts() -> None:
     assert search.largest == found.config(search.largest + 1).T0
 
 
+def test_answers_follow_the_vocabulary_if_they_are_the_tokens() -> None:
+    assert {trial.task_config.A for trial in subject("ngram", "S=1", vary="N").at(30)} == {30}
+    assert {trial.task_config.A for trial in subject("ngram", "S=1", "A=5", vary="N").at(30)} == {5}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -199,7 +204,8 @@ def sample(config, rng):
 
 @hookimpl
 def membench_tasks():
-    return [Task(name="fixed", version=1, summary="s", config=Config, shape=lambda c: Shape(c.N, 1), sample=sample)]
+    shape = lambda c: Shape(c.N, 1, c.N)
+    return [Task(name="fixed", version=1, summary="s", config=Config, shape=shape, sample=sample)]
 """
 
 

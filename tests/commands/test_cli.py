@@ -97,15 +97,21 @@ def test_an_unwritable_folder_is_refused_before_anything_runs(membench: Any, tmp
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_a_results_folder_of_a_newer_membench_is_refused(membench: Any, tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
-    newer = tmp_path / "results" / "x.json"
-    newer.write_text(json.dumps({"schema": SCHEMA + 1}))
-    for words in (("run", "--model", "lookup", *QUICK), ("leaderboard", "results")):
-        done = membench(*words)
+def test_a_record_of_a_newer_membench_is_refused_and_the_rest_is_shown(membench: Any, tmp_path: Path) -> None:
+    membench("run", "--model", "lookup", *QUICK)
+    newer = next((tmp_path / "results").rglob("*-s0.json"))
+    text = json.dumps({**json.loads(newer.read_text()), "schema": SCHEMA + 1})
+    newer.write_text(text)
+    for words in ((), ("--overwrite",)):
+        done = membench("run", "--model", "lookup", *QUICK, *words)
         assert done.returncode == 2
         assert "upgrade membench" in done.stderr
-    assert [path.name for path in (tmp_path / "results").rglob("*") if path.is_file()] == ["x.json"]
+        assert newer.name in done.stderr
+    board = membench("leaderboard", "results", "--json")
+    assert board.returncode == 0
+    assert newer.name in board.stderr
+    assert json.loads(board.stdout)["tables"][0]["rows"][0]["seeds"] == 1
+    assert newer.read_text() == text
 
 
 def test_foreign_files_among_the_records_are_named_and_left_alone(membench: Any, tmp_path: Path) -> None:

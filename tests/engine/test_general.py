@@ -12,7 +12,7 @@ from membench.engine.general import GeneralTrainer, why_not_batched
 from membench.engine.trainer import Batches
 from membench.interface.facts import Facts
 
-N, S, T = 6, 2, 20
+N, S, A, T = 6, 2, 4, 20
 
 
 class Model(nn.Module):
@@ -25,7 +25,7 @@ class Model(nn.Module):
         self.frozen = nn.Parameter(torch.randn(8, 8), requires_grad=False)
         self.register_buffer("shift", torch.randn(8))
         self.extra = extra or nn.Identity()
-        self.out = nn.Linear(8, N)
+        self.out = nn.Linear(8, A)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = torch.tanh(self.word(tokens).flatten(1) @ self.frozen + self.shift)
@@ -38,8 +38,8 @@ def make_facts(seed: int, dense: bool = False) -> Facts:
     ranks = np.sort(rng.choice(N**S, T, replace=False))
     inputs = np.stack(np.unravel_index(ranks, (N,) * S), axis=1).astype(np.int64)
     prior = rng.dirichlet(np.ones(T))
-    targets = rng.dirichlet(np.ones(N), T) if dense else rng.integers(N, size=T)
-    return Facts(inputs, targets, prior, N)
+    targets = rng.dirichlet(np.ones(A), T) if dense else rng.integers(A, size=T)
+    return Facts(inputs, targets, prior, N, A)
 
 
 def betas(count: int) -> Any:
@@ -86,7 +86,7 @@ def test_it_trains_as_torch_does(dense: bool, replicas: int) -> None:
 
 def test_sampled_batches_train_as_torch_does() -> None:
     rng = np.random.default_rng(0)
-    contexts, labels = rng.integers(T, size=(2, 6, 5)), rng.integers(N, size=(2, 6, 5))
+    contexts, labels = rng.integers(T, size=(2, 6, 5)), rng.integers(A, size=(2, 6, 5))
     facts, rates = [make_facts(r) for r in range(2)], np.full((2, 6), 0.02, dtype=np.float32)
     trainer = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
     progress = trainer.advance(rates, Batches(contexts, labels))

@@ -197,7 +197,7 @@ def test_dana2024_draws_a_pool_once_and_reports_the_published_metric() -> None:
 
 def test_a_pool_follows_prior_and_conditionals() -> None:
     targets = np.array([[0.8, 0.2, 0.0], [0.0, 0.5, 0.5]])
-    facts = Facts(np.array([[0], [1]]), targets, np.array([0.9, 0.1]), 3)
+    facts = Facts(np.array([[0], [1]]), targets, np.array([0.9, 0.1]), vocab=2, answers=3)
     pool = _Pool(facts, get_protocol("dana2024").config(batches=100, batch=200), seed=0)
     assert np.mean(pool.contexts == 0) == pytest.approx(0.9, abs=0.01)
     first = pool.labels[pool.contexts == 0]
@@ -206,6 +206,18 @@ def test_a_pool_follows_prior_and_conditionals() -> None:
     assert one[0].shape == (100, 200)
     assert not np.array_equal(one[0], other[0])
     assert np.array_equal(np.sort(one[0], axis=None), np.sort(other[0], axis=None))  # the same samples, reshuffled
+
+
+@pytest.mark.parametrize("name", ["quick", "converged", "dana2024"])
+@pytest.mark.parametrize("A", [3, 9])
+@pytest.mark.parametrize("model", sorted(REGISTRY.architectures))
+def test_every_protocol_trains_every_architecture_on_other_answers_than_tokens(model: str, A: int, name: str) -> None:
+    options = {"quick": {"steps": 3}, "converged": {"steps": 3, "rounds": 2, **SETTING}}
+    few = options.get(name, {"batches": 3, "batch": 8, "epochs": 2})
+    for task in ("bigram", "low-entropy"):
+        (outcome,) = find(name, bench(model, task, N=5, A=A), [0], **few)
+        assert outcome.facts.shape.answers == A
+        assert np.isfinite(evaluate(outcome.module, outcome.facts, 1).kl)
 
 
 def test_dana2024_takes_a_batch_larger_than_the_facts() -> None:

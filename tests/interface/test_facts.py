@@ -20,7 +20,18 @@ def test_an_association_and_its_dense_form_say_the_same() -> None:
     assert not dense.is_association
     assert dense.entropies().tolist() == facts().entropies().tolist() == [0, 0, 0]
     assert dense.bayes_accuracy() == facts().bayes_accuracy() == 1
-    assert facts().shape == Shape(vocab=3, length=2)
+    assert facts().shape == Shape(vocab=3, length=2, answers=3)
+
+
+def test_answers_may_be_fewer_or_more_than_tokens() -> None:
+    few, many = facts(targets=np.array([1, 0, 1]), answers=2), facts(targets=np.array([4, 0, 1]), answers=5)
+    assert (few.shape, many.shape) == (Shape(3, 2, 2), Shape(3, 2, 5))
+    assert many.distributions().shape == (3, 5)
+    assert facts(targets=many.distributions(), answers=5).entropies().tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"one answer in 0\.\.1 for each of 3 contexts"):
+        facts(answers=2)
+    with pytest.raises(ValueError, match="3 distributions over 5 answers"):
+        facts(targets=np.eye(3), answers=5)
 
 
 def test_entropy_and_bayes_accuracy_of_a_distribution() -> None:
@@ -51,7 +62,13 @@ def test_what_is_not_a_conditional_distribution_is_refused(changes: dict[str, ob
 def test_the_digest_follows_the_content() -> None:
     assert facts().sha256() == facts().sha256()
     others = [facts(targets=np.array([2, 0, 0])), facts(prior=np.array([0.25, 0.5, 0.25])), facts(vocab=4)]
-    assert len({one.sha256() for one in [facts(), *others]}) == 4
+    others += [facts(answers=4), facts(answers=5)]
+    assert len({one.sha256() for one in [facts(), *others]}) == 6
+
+
+def test_the_digest_does_not_mention_answers_that_are_the_tokens() -> None:
+    digest = "3aeb8a300542c103f808"
+    assert facts().sha256()[:20] == facts(answers=3).sha256()[:20] == digest
 
 
 def test_streams_of_one_seed_are_independent_and_repeatable() -> None:

@@ -10,6 +10,7 @@ import pytest
 from membench.api import Architecture, hookimpl
 from membench.errors import PluginError, UsageError
 from membench.interface import registry as registry_module
+from membench.interface.origin import Origin
 from membench.interface.registry import Plugin, Registry, Selection
 
 
@@ -25,7 +26,7 @@ class Distribution:
 
 class Entry:
     def __init__(self, name: str, load: Any, distribution: Distribution) -> None:
-        self.name, self.load, self.dist = name, load, distribution
+        self.name, self.load, self.dist, self.module = name, load, distribution, "third_party"
 
 
 def architecture(name: str, config: type | None = None) -> Architecture[Any]:
@@ -81,8 +82,8 @@ def test_a_third_party_is_named_with_its_distribution(install: Any) -> None:
     commit = '{"url": "x", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}'
     install(Entry("mine", bringing(architecture("mine")), Distribution("mine-plugin", "3.1", commit)))
     registry = Registry()
-    plugin = registry.provider(registry.architecture("mine"))
-    assert (plugin.origin, plugin.commit) == ("mine-plugin 3.1", "abc123")
+    origin = registry.architecture("mine").origin
+    assert (str(origin), origin.commit) == ("mine-plugin 3.1", "abc123")
 
 
 class NotFrozen:
@@ -117,7 +118,7 @@ def test_a_broken_plugin_costs_its_own_row(install: Any, load: Any, reason: str)
     registry = Registry()
     assert row(registry, "broken").status == "failed"
     assert reason in row(registry, "broken").reason
-    assert row(registry, "broken").origin == "third 1.2"
+    assert row(registry, "broken").origin == Origin("third", "1.2")
     assert {"aot", "fine"} <= set(registry.architectures)
     with pytest.raises(PluginError, match=r"'broken' is not available: plugin broken \(third 1.2\) is failed"):
         registry.architecture("broken")
@@ -132,7 +133,7 @@ def test_strict_mode_raises_what_the_plugin_raises(install: Any) -> None:
 def test_a_built_in_keeps_its_name(install: Any) -> None:
     install(Entry("thief", bringing(architecture("aot")), THIRD))
     registry = Registry()
-    assert registry.provider(registry.architecture("aot")).distribution == "membench"
+    assert registry.architecture("aot").origin.distribution == "membench"
     assert "'aot' is provided by aot (membench" in row(registry, "thief").reason
     assert "third 1.2" in row(registry, "thief").reason
 
@@ -145,7 +146,7 @@ def test_a_name_from_two_third_parties_is_nobodys_until_one_is_blocked(install: 
     with pytest.raises(PluginError, match=r"one \(first 1\) and two \(second 2\)"):
         Registry().architecture("same")
     registry = Registry(Selection(blocked=("two",)))
-    assert registry.provider(registry.architecture("same")).distribution == "first"
+    assert registry.architecture("same").origin.distribution == "first"
 
 
 def test_blocking_and_allowing_know_plugins_and_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
 def test_a_plugin_can_be_a_file(plugin_file: Path) -> None:
     registry = Registry(Selection.from_environment(files=[str(plugin_file)]))
-    assert registry.provider(registry.architecture("toy")).distribution == str(plugin_file)
+    assert registry.architecture("toy").origin.distribution == str(plugin_file)
     with pytest.raises(UsageError, match="does not exist"):
         Registry(Selection(files=("nowhere.py",)))
 

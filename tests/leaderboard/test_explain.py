@@ -9,9 +9,9 @@ from samples import make_record
 
 from membench.errors import UsageError
 from membench.interface.registry import Registry
-from membench_leaderboard.explain import explain
-from membench_leaderboard.explain_text import print_explanation
-from membench_leaderboard.frame import Entry, to_frame
+from membench.records.store import Entry
+from membench_leaderboard.explain import explain, print_explanation
+from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import summarise
 
 REGISTRY = Registry()

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from samples import make_record
 
-from membench.commands.leaderboard import leaderboard
+from membench.commands.leaderboard import FORMATS, leaderboard
 from membench.errors import UsageError
+from membench.records.store import Entry
 from membench_leaderboard import sources
-from membench_leaderboard.frame import Entry
 
 NGRAM = {"name": "ngram", "version": 1, "config": {"N": 9}, "label": "N=9 S=3"}
 
@@ -97,6 +97,8 @@ def test_a_budget_shows_the_models_that_fit_it(folder: Path) -> None:
     assert ids(board(folder, "--budget", "5k", "--count", "without-embeddings")) == ["m1", "p1", "m2"]
     assert "of 1500" in call(folder, "--budget", "5k").stdout
     assert "the smallest is mine (of 1500) with 1,500 parameters" in fault(folder, "--budget", "1000")
+    fewest = fault(folder, "--budget", "500", "--count", "without-embeddings")
+    assert "the smallest is mine (of 1500) with 750 parameters without embeddings" in fewest
     assert "such as 3k, 10000 or 1.5M" in fault(folder, "--budget", "ten")
 
 
@@ -122,6 +124,26 @@ def test_every_format_has_every_row(folder: Path) -> None:
     page = call(folder, "--format", "html").stdout
     assert page.startswith("<!doctype html>")
     assert "m1" in page
+
+
+def test_each_format_has_a_writer_of_its_own_and_no_other_name_has_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = next(one for one in leaderboard.params if one.name == "form").type
+    assert list(offered.choices) == list(FORMATS)  # type: ignore[attr-defined]
+    shown = {form: call(folder, "--format", form).stdout for form in FORMATS}
+    assert len(set(shown.values())) == len(FORMATS)
+    assert shown["table"] == call(folder).stdout
+    refused = call(folder, "--format", "yaml")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    monkeypatch.delitem(FORMATS, "markdown")  # offered, and yet without a writer
+    assert isinstance(call(folder, "--format", "markdown").exception, KeyError)
+
+
+def test_an_explanation_has_two_formats() -> None:
+    assert "--explain --format csv: an explanation is printed as table or json" in fault(
+        "--explain", "x", "--format", "csv"
+    )
 
 
 def test_a_row_is_explained_for_people_and_for_machines(folder: Path) -> None:

@@ -10,9 +10,9 @@ from samples import make_record
 
 from membench.errors import UsageError
 from membench.records.record import Record
+from membench.records.store import Entry
 from membench_leaderboard import publish as publishing
-from membench_leaderboard.document import leaderboard_document
-from membench_leaderboard.frame import Entry
+from membench_leaderboard.markdown import leaderboard_document
 from membench_leaderboard.publish import publish, publishable
 from membench_leaderboard.published import BOARD, PAPER, published_entries
 from membench_leaderboard.published.compact import compact, expand

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from samples import make_record
 
-from membench.analysis.intervals import bootstrap_interval
-from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.rows import ranked, select, summarise
+from membench.analysis.intervals import bootstrap_interval, intervals, percentiles, resampled_means
+from membench.records.store import Entry
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.rows import ranked, summarise
 
 
 def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:
@@ -75,9 +76,10 @@ def test_the_front_is_what_nothing_as_small_beats() -> None:
 
 
 def distribution(name: str, kl: float, accuracy: float) -> object:
-    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
+    task = {**make_record().task, "kind": "distribution"}
     architecture = {"name": name, "config": {}, "label": ""}
-    return make_record(id=name, architecture=architecture, bounds=bayes, metrics={"accuracy": accuracy, "kl": kl})
+    metrics = {"accuracy": accuracy, "kl": kl}
+    return make_record(id=name, architecture=architecture, task=task, bounds=[], metrics=metrics)
 
 
 def test_facts_that_are_distributions_are_ranked_by_divergence() -> None:
@@ -100,6 +102,12 @@ def test_many_rows_have_the_intervals_that_each_has_alone() -> None:
         assert (row["low"], row["high"]) == pytest.approx(bootstrap_interval(values[row["architecture"]]))
 
 
+@pytest.mark.parametrize("seeds", [2, 3, 5, 6, 9])
+def test_an_interval_is_that_of_all_resamples_however_few_differ(seeds: int) -> None:
+    values = np.random.default_rng(seeds).random((50, seeds)).round(2)
+    assert np.array_equal(np.stack(intervals(list(values))), percentiles(resampled_means(values)))
+
+
 def test_seeds_that_agree_have_an_interval_of_no_width() -> None:
     assert bootstrap_interval(np.full(7, 0.1)) == (0.1, 0.1)
 
@@ -110,24 +118,9 @@ def test_published_rows_stay_apart_from_yours() -> None:
 
 
 def test_the_load_is_what_the_facts_take_for_each_parameter() -> None:
-    support = {"name": "support", "quantity": "associations", "direction": "upper", "value": 256.0}
-    chance = {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 1 / 16}
-    (row,) = summarise(to_frame([make_record(bounds=[support, chance])])).to_dict("records")
+    task = {**make_record().task, "contexts": 256, "answers": 16}
+    (row,) = summarise(to_frame([make_record(task=task)])).to_dict("records")
     assert row["load"] == pytest.approx(256 * 4 / 100)
-
-
-def test_selection_by_options_and_budget() -> None:
-    rows = summarise(to_frame([*records("a", 0.5, parameters=10), *records("b", 0.5, parameters=20)]))  # type: ignore[arg-type]
-    assert len(select(rows, options=["N=50"])) == 2
-    assert select(rows, options=["N=5"]).empty
-    assert list(select(rows, budget=10)["architecture"]) == ["a"]
-
-
-def test_selection_by_task_and_protocol() -> None:
-    other = {"name": "ngram", "version": 1, "config": {}, "label": ""}
-    rows = summarise(to_frame([*records("a", 0.5), *records("b", 0.5, task=other)]))  # type: ignore[arg-type]
-    assert list(select(rows, task="ngram")["architecture"]) == ["b"]
-    assert select(rows, protocol="quick").empty
 
 
 def test_ratios_to_what_is_proven_and_to_the_convex_oracle() -> None:

@@ -6,20 +6,17 @@ from typing import Any
 import pytest
 from samples import make_record
 
-from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.rows import summarise
+from membench.records.store import Entry
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.rows import summarise, tables
 from membench_leaderboard.scores import standings
 
 
-def bounds(bayes: float = 1.0) -> list[dict[str, Any]]:
-    return [
-        {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 1 / 16},
-        {"name": "support", "quantity": "associations", "direction": "upper", "value": 1000.0},
-        {"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": bayes},
-    ]
+def task(kind: str) -> dict[str, Any]:
+    return {**make_record().task, "kind": kind, "contexts": 1000, "answers": 16}
 
 
-def model(name: str, parameters: int, *accuracies: float, embeddings: int = 0, bayes: float = 1.0) -> list[Any]:
+def model(name: str, parameters: int, *accuracies: float, embeddings: int = 0, kind: str = "association") -> list[Any]:
     return [
         make_record(
             id=f"{name}{parameters}",
@@ -27,21 +24,22 @@ def model(name: str, parameters: int, *accuracies: float, embeddings: int = 0, b
             architecture={"name": name, "config": {"p": parameters}, "label": ""},
             size={"parameters": parameters, "without_embeddings": parameters - embeddings},
             metrics={"accuracy": value, "kl": 1 - value, "bits_per_parameter": value},
-            bounds=bounds(bayes),
+            task=task(kind),
         )
         for seed, value in enumerate(accuracies)
     ]
 
 
 def scores(*records: Any) -> list[dict[str, Any]]:
-    return standings(summarise(to_frame([one for some in records for one in some])))
+    (table,) = tables(summarise(to_frame([one for some in records for one in some])))
+    return standings(table)
 
 
 def test_a_budget_takes_the_best_model_that_fits_by_either_count() -> None:
     (one,) = scores(model("a", 2_900, 0.2), model("a", 3_001, 0.6, embeddings=1), model("a", 2_000, 0.3))
     at = one["budgets"]["3000"]
     assert (at["all"]["accuracy"], at["all"]["id"]) == (0.3, "a2000")
-    assert (at["without_embeddings"]["accuracy"], at["without_embeddings"]["id"]) == (0.6, "a3001")
+    assert (at["without-embeddings"]["accuracy"], at["without-embeddings"]["id"]) == (0.6, "a3001")
     assert one["budgets"]["10000"]["all"]["accuracy"] == 0.6
     (large,) = scores(model("a", 20_000, 0.2))
     assert large["budgets"]["10000"]["all"] is None
@@ -77,12 +75,12 @@ def test_overlapping_areas_share_a_rank() -> None:
 
 
 def test_distributions_are_scored_by_the_least_divergence() -> None:
-    found = scores(model("far", 100, 0.1, bayes=0.9), model("near", 100, 0.6, bayes=0.9))
+    found = scores(model("far", 100, 0.1, kind="distribution"), model("near", 100, 0.6, kind="distribution"))
     assert [(one["architecture"], one["area"]) for one in found] == [
         ("near", pytest.approx(0.4)), ("far", pytest.approx(0.9)),
     ]  # fmt: skip
     assert [one["rank"] for one in found] == [1, 2]
-    (nothing,) = scores(model("large", 100_000, 0.6, bayes=0.9))
+    (nothing,) = scores(model("large", 100_000, 0.6, kind="distribution"))
     assert nothing["area"] == pytest.approx(math.log(16))
 
 

@@ -7,7 +7,7 @@ import pytest
 from samples import make_record
 
 from membench.errors import UsageError
-from membench.records.record import SCHEMA
+from membench.records.store import read
 from membench.verify.marks import write_marks
 from membench_leaderboard.published.compact import compact
 from membench_leaderboard.sources import gather, read_entries
@@ -45,15 +45,6 @@ def test_other_files_in_a_folder_are_named_and_one_that_is_asked_for_is_refused(
         read_entries([tmp_path / "nowhere"])
 
 
-def test_an_older_schema_is_read_and_a_newer_one_refused(tmp_path: Path) -> None:
-    for schema in (SCHEMA - 1, SCHEMA):
-        write(tmp_path / f"{schema}.json", schema=schema, seed=schema)
-    assert len(read_entries([tmp_path])[0]) == 2
-    write(tmp_path / "newer.json", schema=SCHEMA + 1)
-    with pytest.raises(UsageError, match=r"newer.json' has record schema .* upgrade membench"):
-        read_entries([tmp_path])
-
-
 def test_two_records_of_one_trial_that_disagree_are_refused_with_both_names(tmp_path: Path) -> None:
     write(tmp_path / "a.json")
     write(tmp_path / "copy.json")
@@ -72,7 +63,7 @@ def test_a_failed_try_contradicts_nobody(tmp_path: Path) -> None:
 def test_records_that_were_verified_say_so(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json")
     write(tmp_path / "b.json", seed=1)
-    write_marks(tmp_path, {path: path.read_bytes()})
+    write_marks(tmp_path, [read(path)])
     found, problems = read_entries([tmp_path])
     assert {e.record.seed: e.verified for e in found} == {0: True, 1: False}
     assert problems == []
@@ -88,8 +79,8 @@ def test_a_compact_file_cannot_call_itself_verified(tmp_path: Path) -> None:
 def test_what_came_with_the_package_comes_first_unless_it_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from membench.records.store import Entry
     from membench_leaderboard import sources
-    from membench_leaderboard.frame import Entry
 
     monkeypatch.setattr(sources, "published_entries", lambda: [Entry(make_record(seed=9), published=True)])
     write(tmp_path / "a.json")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ from rich.console import Console
 from samples import make_record
 
 from membench.errors import UsageError
+from membench_leaderboard.data import as_csv, rows_as_json
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.markdown import as_csv, rows_as_markdown, scores_as_markdown
+from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
 from membench_leaderboard.plot import draw
+from membench_leaderboard.published import published_entries
 from membench_leaderboard.rows import summarise
-from membench_leaderboard.table import bar, boards, rows_as_json, score_boards
+from membench_leaderboard.table import bar, boards, score_boards
 
 
 def rows(*records: Any) -> Any:
@@ -41,9 +45,46 @@ def test_a_table_fits_80_columns_and_shows_everything() -> None:
 def test_a_wide_terminal_shows_more() -> None:
     sizes, metrics = {"parameters": 100, "identifiable": 77}, {"accuracy": 0.5, "excess_kl": 0.125}
     found = rows(make_record(size=sizes, metrics=metrics))
-    assert "77" in shown(found, width=140)
-    assert "0.1250" in shown(found, width=140)
-    assert "0.1250" not in shown(found, width=80)
+    assert "77" in shown(found, width=100)
+    assert "0.1250" in shown(found, width=100)
+    assert "0.1250" not in shown(found, width=60)
+
+
+WIDTHS = (40, 60, 80, 100, 120, 130, 150, 200)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", [boards, score_boards])
+def test_every_name_is_whole_and_no_line_too_long_at_any_width(make: Any, width: int) -> None:
+    found = summarise(to_frame(published_entries()))
+    text = shown(found, width, make)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for name in found["architecture"].unique():
+        lines = re.findall(rf"^ *\d+=? +{name}\*? ", text, re.M)
+        assert len(lines) == (2 if make is score_boards else sum(found["architecture"] == name)), name
+
+
+def test_a_wider_terminal_shows_what_a_narrower_one_does_and_more() -> None:
+    found = summarise(to_frame(published_entries()))
+    for make in (boards, score_boards):
+        columns = [[str(column.header) for column in next(make(found, width=width)).columns] for width in WIDTHS]
+        for fewer, more in pairwise(columns):
+            assert [header for header in more if header in fewer] == fewer
+        assert len(columns[0]) < len(columns[2]) < len(columns[-1])
+
+
+def test_a_name_that_no_line_holds_is_folded_and_not_cut() -> None:
+    name = "a-name-of-more-characters-than-a-narrow-terminal-has-columns"
+    text = shown(rows(sized(name, 2000, 0.25), sized("b", 2000, 0.5)), 40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert name in "".join(line[3:30].strip() for line in text.splitlines())
+
+
+def test_a_column_that_says_nothing_is_left_out() -> None:
+    found = rows(make_record(metrics={"accuracy": 0.5}))
+    assert "facts" not in shown(found, 200)
+    assert "facts" in shown(rows(), 200)
 
 
 def test_only_like_shares_a_table() -> None:
@@ -78,11 +119,11 @@ def test_scores_fit_80_columns_and_say_why_they_are_in_this_order() -> None:
     assert "█" not in text
     assert "█" in shown(found, make=score_boards, bars=True)
     assert text.count("0.500") == 2  # b fits 10k and 30k, and without its embeddings 3k too
-    assert shown(found, make=score_boards, count="without_embeddings").count("0.500") == 3
+    assert shown(found, make=score_boards, count="without-embeddings").count("0.500") == 3
 
 
 def test_a_wide_terminal_shows_where_each_row_is_from() -> None:
-    from membench_leaderboard.frame import Entry
+    from membench.records.store import Entry
 
     found = rows(Entry(make_record(), published=True, verified=True), make_record())
     for make in (boards, score_boards):
@@ -93,8 +134,7 @@ def test_a_wide_terminal_shows_where_each_row_is_from() -> None:
 
 
 def test_distributions_show_divergence_first_and_say_so() -> None:
-    bayes = [{"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.7}]
-    found = rows(sized("a", 2000, 0.25, bounds=bayes))
+    found = rows(sized("a", 2000, 0.25, task={**make_record().task, "kind": "distribution"}))
     assert "sorted by KL, lower is better" in " ".join(shown(found).split())
     assert "0.7500" in shown(found)
     words = " ".join(shown(found, make=score_boards).split())
@@ -112,8 +152,16 @@ def test_bars(fraction: float, text: str) -> None:
 def test_markdown_cannot_be_broken_by_a_name() -> None:
     evil = make_record(architecture={"name": "a|b<script>", "config": {}, "label": "`x`\n| y"})
     for markdown in (rows_as_markdown(rows(evil)), scores_as_markdown(rows(evil))):
-        assert "a\\|b&lt;script>" in markdown
+        assert "a\\|b&lt;script&gt;" in markdown
         assert "\n| y" not in markdown
+
+
+def test_a_name_cannot_speak_to_the_terminal() -> None:
+    evil = {"name": "a\x1b[2Jb\ud800", "config": {}, "label": "c\x07\x9b"}
+    for make in (boards, score_boards):
+        text = shown(rows(make_record(architecture=evil)), make=make)
+        assert "a\ufffd[2Jb\ufffd" in text
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
 def test_markup_in_a_name_is_shown_as_text() -> None:

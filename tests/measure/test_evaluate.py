@@ -45,6 +45,20 @@ def test_bits_count_against_a_uniform_guess() -> None:
     assert everything.kl == pytest.approx(0)
 
 
+@pytest.mark.parametrize("answers", [2, 9])
+def test_chance_and_bits_follow_the_answers_and_not_the_tokens(answers: int) -> None:
+    labels = np.array([0, 1, 0, 1])
+    facts = Facts(INPUTS, labels, UNIFORM, 4, answers)
+    nothing = evaluate(Table([[0.0] * answers] * 4), facts, parameters=16)
+    assert (nothing.kl, nothing.bits) == (pytest.approx(math.log(answers)), pytest.approx(0))
+    assert nothing.associations == pytest.approx(-4 / (answers - 1))  # a tie is worse than a guess
+    everything = evaluate(Table((100 * torch.eye(answers)[labels]).tolist()), facts, parameters=16)
+    assert (everything.accuracy, everything.associations) == (1, pytest.approx(4))
+    assert everything.bits == pytest.approx(4 * math.log2(answers))
+    with pytest.raises(InvalidOutput, match=rf"\[4, 4\], not \[4, {answers}\]"):
+        evaluate(Table(LOGITS), facts, parameters=16)
+
+
 def test_distributions_are_scored_by_probability_and_divergence() -> None:
     targets = np.array([[0.7, 0.1, 0.1, 0.1]] * 2 + [[0.1, 0.1, 0.5, 0.3]] * 2)
     facts = Facts(INPUTS, targets, UNIFORM, 4)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from membench.interface.facts import Shape
-from membench.measure.size import Size, beyond_parameters, count_without_gradient, measure_size
+from membench.measure.size import Size, beyond_parameters, count_without_gradient, float_bits, float_type, measure_size
 
 
 class Model(nn.Module):
@@ -26,14 +26,29 @@ class Model(nn.Module):
 
 def test_everything_is_counted_once() -> None:
     # the buffer that is left out of the state dict is counted, but not stored
-    assert measure_size(Model(), Shape(7, 2)) == Size(21 + 21 + 5 + 4, 51, 8, storage_bits=32 * (51 + 6))
+    assert measure_size(Model(), Shape(7, 2, 7)) == Size(21 + 21 + 5 + 4, 51, 8, storage_bits=32 * (51 + 6))
 
 
 def test_declared_embeddings_are_left_out_if_they_are_tables_over_tokens() -> None:
-    assert measure_size(Model(), Shape(7, 2), ("word", "out")).without_embeddings == 9
+    assert measure_size(Model(), Shape(7, 2, 7), ("word", "out")).without_embeddings == 9
     # a parameter that is no such table stays counted, whatever the plugin declares
-    assert measure_size(Model(), Shape(7, 2), ("unused", "wor")).without_embeddings == 51
-    assert measure_size(Model(), Shape(9, 2), ("word",)).without_embeddings == 51
+    assert measure_size(Model(), Shape(7, 2, 7), ("unused", "wor")).without_embeddings == 51
+    assert measure_size(Model(), Shape(9, 2, 9), ("word",)).without_embeddings == 51
+
+
+def test_a_table_over_the_answers_is_an_embedding_too() -> None:
+    model = nn.ModuleDict({"word": nn.Embedding(7, 3), "out": nn.Linear(3, 5, bias=False)})
+    assert measure_size(model, Shape(7, 2, 5), ("word", "out")).without_embeddings == 0
+    assert measure_size(model, Shape(7, 2, 7), ("word", "out")).without_embeddings == 15
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "bits"),
+    [(torch.float32, "float32", 32), (torch.float64, "float64", 64), (torch.bfloat16, "bfloat16", 16)],
+)
+def test_the_type_of_weights_and_its_bits(dtype: torch.dtype, name: str, bits: int) -> None:
+    state = {"steps": torch.zeros(1, dtype=torch.int64), **Model().to(dtype).state_dict()}
+    assert (float_type(state), float_bits(state)) == (name, bits)
 
 
 def test_parameters_that_the_loss_does_not_reach_are_counted() -> None:
@@ -43,10 +58,10 @@ def test_parameters_that_the_loss_does_not_reach_are_counted() -> None:
 def test_a_buffer_that_changed_since_it_was_built_counts_as_parameters() -> None:
     model = Model()
     fresh = beyond_parameters(model)
-    assert measure_size(model, Shape(7, 2), (), fresh).parameters == 51
+    assert measure_size(model, Shape(7, 2, 7), (), fresh).parameters == 51
     model.table[3] = 1e-7
-    assert measure_size(model, Shape(7, 2), (), fresh, close=True).learned_buffers == 0
-    changed = measure_size(model, Shape(7, 2), ("word",), fresh)
+    assert measure_size(model, Shape(7, 2, 7), (), fresh, close=True).learned_buffers == 0
+    changed = measure_size(model, Shape(7, 2, 7), ("word",), fresh)
     assert (changed.parameters, changed.without_embeddings, changed.learned_buffers) == (57, 36, 6)
 
 
@@ -64,7 +79,7 @@ def test_batch_norm_does_not_learn_from_being_measured() -> None:
     fresh = beyond_parameters(model)
     count_without_gradient(model, torch.zeros(2, 2, dtype=torch.int64))
     assert model.training
-    assert measure_size(model, Shape(7, 2), (), fresh).learned_buffers == 0
+    assert measure_size(model, Shape(7, 2, 7), (), fresh).learned_buffers == 0
 
 
 def test_a_state_that_is_no_tensor_cannot_be_counted() -> None:
@@ -73,4 +88,4 @@ def test_a_state_that_is_no_tensor_cannot_be_counted() -> None:
             return {"answers": 42}
 
     with pytest.raises(TypeError, match="'_extra_state' of the state dict is a dict"):
-        measure_size(Extra(), Shape(7, 2))
+        measure_size(Extra(), Shape(7, 2, 7))

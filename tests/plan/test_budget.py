@@ -14,7 +14,7 @@ from membench.plan.budget import Budget, DoesNotFit, measure, parse_budget
 from membench.plan.request import Request, plan
 
 REGISTRY = Registry()
-SHAPE = Shape(30, 2)
+SHAPE = Shape(30, 2, 30)
 
 
 @pytest.mark.parametrize(("text", "size"), [("3k", 3000), ("10000", 10000), ("1.5M", 1_500_000), (" 0.5k ", 500)])

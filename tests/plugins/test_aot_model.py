@@ -64,7 +64,7 @@ def literal(module: AttentionOnly, config: AttentionOnlyConfig, context: list[in
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
 def test_forward_is_the_formula(options: dict[str, Any], length: int, layers: int) -> None:
-    shape = Shape(3, length)
+    shape = Shape(3, length, 3)
     options = {"d": 4, "H": 2, "layers": layers, **options}
     module, config = build(shape, **options), AttentionOnlyConfig(**options)
     tokens = all_contexts(shape)
@@ -94,7 +94,7 @@ def spy(monkeypatch: pytest.MonkeyPatch, *ways: str) -> list[str]:
 @pytest.mark.parametrize("options", [{"d_h": 3}, {"d_h": 2, "shared_projection": True}, {"skip_position": False}])
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_both_ways_of_computing_agree(options: dict[str, Any], length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = Shape(6, length)
+    shape = Shape(6, length, 6)
     module = build(shape, d=4, H=3, **options)
     ways = spy(monkeypatch, "_of_each_context", "_of_all_contexts")
     tokens = all_contexts(shape).flip(0)
@@ -112,7 +112,7 @@ def test_both_ways_of_computing_agree(options: dict[str, Any], length: int, monk
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
 def test_shared_projection_is_a_sum_of_torch_attention_modules(d_h: int, layers: int) -> None:
-    shape = Shape(5, 3)
+    shape = Shape(5, 3, 5)
     module = build(shape, d=6, d_h=d_h, H=4, layers=layers, shared_projection=True)
     tokens = all_contexts(shape)
     future = torch.ones(3, 3, dtype=torch.bool).triu(1)
@@ -142,13 +142,13 @@ def test_shared_projection_is_a_sum_of_torch_attention_modules(d_h: int, layers:
 )
 def test_parameters_are_those_of_the_paper(N: int, S: int, d: int, d_h: int, H: int, formal: int, shared: int) -> None:
     for shared_projection, expected in ((False, formal), (True, shared)):
-        module = build(Shape(N, S), d=d, d_h=d_h, H=H, shared_projection=shared_projection)
+        module = build(Shape(N, S, N), d=d, d_h=d_h, H=H, shared_projection=shared_projection)
         assert sum(p.numel() for p in module.parameters()) == expected
         assert list(module.buffers()) == []
 
 
 def test_parameters_have_their_fixed_names_and_shapes() -> None:
-    formal = build(Shape(7, 3), d=5, d_h=2, H=4)
+    formal = build(Shape(7, 3, 7), d=5, d_h=2, H=4)
     assert {name: tuple(p.shape) for name, p in formal.named_parameters()} == {
         "word.weight": (7, 5),
         "position.weight": (3, 5),
@@ -158,7 +158,7 @@ def test_parameters_have_their_fixed_names_and_shapes() -> None:
         "layers.0.output": (4, 5, 2),
         "unembed.weight": (7, 5),
     }
-    shared = build(Shape(7, 3), d=5, d_h=2, H=4, shared_projection=True, layers=2)
+    shared = build(Shape(7, 3, 7), d=5, d_h=2, H=4, shared_projection=True, layers=2)
     heads = {f"layers.{layer}.{name}": (4, 2, 2) for layer in (0, 1) for name in ("query", "key", "value", "output")}
     maps = {f"layers.{layer}.compress": (2, 5) for layer in (0, 1)} | {
         f"layers.{layer}.decompress": (5, 2) for layer in (0, 1)
@@ -168,14 +168,14 @@ def test_parameters_have_their_fixed_names_and_shapes() -> None:
 
 
 def test_scores_start_alike_with_and_without_scale() -> None:
-    plain, scaled = build(Shape(5, 2), H=200, scale=False), build(Shape(5, 2), H=200, scale=True)
+    plain, scaled = build(Shape(5, 2, 5), H=200, scale=False), build(Shape(5, 2, 5), H=200, scale=True)
     spread = [float(module.get_parameter("layers.0.query").detach().std()) for module in (plain, scaled)]
     assert spread[1] / spread[0] == pytest.approx(math.sqrt(10), rel=0.02)
 
 
 def test_without_heads_only_the_last_token_counts() -> None:
-    module = build(Shape(6, 2), H=0)
-    table = module(all_contexts(Shape(6, 2))).reshape(6, 6, 6)
+    module = build(Shape(6, 2, 6), H=0)
+    table = module(all_contexts(Shape(6, 2, 6))).reshape(6, 6, 6)
     torch.testing.assert_close(table, table[:1].expand(6, 6, 6))
     assert not torch.equal(table[0, 0], table[0, 1])
 
@@ -197,4 +197,4 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize(("parameters", "d", "H"), [(500, 3, 5), (2000, 6, 9), (4000, 8, 12)])
 def test_a_budget_prefers_a_small_dimension_and_many_heads(parameters: int, d: int, H: int) -> None:
     assert ARCHITECTURE.for_budget is not None
-    assert ARCHITECTURE.for_budget(Shape(50, 2), parameters) == AttentionOnlyConfig(d=d, H=H)
+    assert ARCHITECTURE.for_budget(Shape(50, 2, 50), parameters) == AttentionOnlyConfig(d=d, H=H)

@@ -87,10 +87,13 @@ def test_the_defaults_are_valid_options(name: str) -> None:
 @each_variant
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("batch", [1, 50])
-def test_logits_have_the_promised_shape(name: str, options: dict[str, Any], length: int, batch: int) -> None:
-    shape = Shape(5, length)
+@pytest.mark.parametrize("answers", [3, 5, 8])
+def test_logits_have_the_promised_shape(
+    name: str, options: dict[str, Any], length: int, batch: int, answers: int
+) -> None:
+    shape = Shape(5, length, answers)
     logits = build(name, options, shape)(contexts(shape, batch))
-    assert logits.shape == (batch, 5)
+    assert logits.shape == (batch, answers)
     assert logits.dtype == torch.float32
     assert logits.isfinite().all()
     assert (logits.topk(2, dim=1).values.diff(dim=1) < 0).all()  # a tie would count as wrong
@@ -98,7 +101,7 @@ def test_logits_have_the_promised_shape(name: str, options: dict[str, Any], leng
 
 @each_variant
 def test_float64_gives_the_same_function(name: str, options: dict[str, Any]) -> None:
-    shape = Shape(5, 2)
+    shape = Shape(5, 2, 5)
     module, tokens = build(name, options, shape), contexts(shape, 50)
     single = module(tokens)
     double = module.double()(tokens)
@@ -109,10 +112,10 @@ def test_float64_gives_the_same_function(name: str, options: dict[str, Any]) -> 
 @each_variant
 @pytest.mark.parametrize("batch", [4, 50])
 def test_stacked_replicas_equal_a_loop(name: str, options: dict[str, Any], batch: int) -> None:
-    shape = Shape(5, 2)
+    shape = Shape(5, 2, 3)
     modules = [build(name, options, shape, seed) for seed in range(3)]
     tokens = torch.stack([contexts(shape, batch).roll(seed, 0) for seed in range(3)])
-    labels = torch.randint(5, (3, batch), generator=torch.Generator().manual_seed(2))
+    labels = torch.randint(3, (3, batch), generator=torch.Generator().manual_seed(2))
     parameters, buffers = stack_module_state(modules)
 
     def logits_of(parameters: Any, buffers: Any, tokens: torch.Tensor) -> Any:
@@ -131,7 +134,7 @@ def test_stacked_replicas_equal_a_loop(name: str, options: dict[str, Any], batch
 
 @each_variant
 def test_every_parameter_is_trained(name: str, options: dict[str, Any]) -> None:
-    shape = Shape(5, 2)
+    shape = Shape(5, 2, 5)
     module, tokens = build(name, options, shape), contexts(shape, 50)
     cross_entropy(module(tokens), tokens[:, 0]).backward()
     untrained = [name for name, p in module.named_parameters() if p.grad is None or p.grad.abs().max() == 0]
@@ -140,7 +143,7 @@ def test_every_parameter_is_trained(name: str, options: dict[str, Any]) -> None:
 
 @each_variant
 def test_the_forward_pass_changes_nothing(name: str, options: dict[str, Any]) -> None:
-    shape = Shape(5, 2)
+    shape = Shape(5, 2, 5)
     module, tokens = build(name, options, shape), contexts(shape, 50)
     before, kept = {key: value.clone() for key, value in module.state_dict().items()}, tokens.clone()
     first = module(tokens)
@@ -150,14 +153,30 @@ def test_the_forward_pass_changes_nothing(name: str, options: dict[str, Any]) ->
 
 
 @each_variant
+@pytest.mark.parametrize("answers", [3, 11])
+def test_answers_cost_a_row_of_the_last_table_and_nothing_else(
+    name: str, options: dict[str, Any], answers: int
+) -> None:
+    plain, other = (build(name, options, Shape(5, 2, A)).state_dict() for A in (5, answers))
+    changed = {key: tuple(value.shape) for key, value in other.items() if value.shape != plain[key].shape}
+    expected = {
+        "linear-memory": {"outputs": (answers, 6)},
+        "lookup": {"table.weight": (25, answers)},
+    }.get(name, {"unembed.weight": (answers, 4)})
+    assert changed == expected
+
+
+@each_variant
 def test_what_is_called_an_embedding_exists(name: str, options: dict[str, Any]) -> None:
-    names = [key for key, _ in build(name, options, Shape(5, 2)).named_parameters()]
+    names = [key for key, _ in build(name, options, Shape(5, 2, 5)).named_parameters()]
     for prefix in ARCHITECTURES[name].embeddings:
         assert any(key.startswith(f"{prefix}.") for key in names)
 
 
 @pytest.mark.parametrize("name", BUDGETED)
-@pytest.mark.parametrize("shape", [Shape(20, 1), Shape(50, 2), Shape(7, 3)])
+@pytest.mark.parametrize(
+    "shape", [Shape(20, 1, 20), Shape(50, 2, 50), Shape(7, 3, 7), Shape(7, 3, 40), Shape(50, 2, 9)]
+)
 @pytest.mark.parametrize("parameters", [3000, 4001, 30_000])
 def test_a_budget_is_used_but_not_exceeded(name: str, shape: Shape, parameters: int) -> None:
     architecture = ARCHITECTURES[name]
@@ -165,13 +184,13 @@ def test_a_budget_is_used_but_not_exceeded(name: str, shape: Shape, parameters: 
     config = architecture.for_budget(shape, parameters)
     used = sum(p.numel() for p in architecture.build(shape, config).parameters())
     assert used <= parameters
-    full = name == "sequence-encoder" and config.d == shape.vocab  # more would be of no use
+    full = name == "sequence-encoder" and config.d == shape.answers  # more would be of no use
     assert full or used > 0.6 * parameters
 
 
 @pytest.mark.parametrize("name", BUDGETED)
 def test_a_budget_that_is_too_small_says_what_is_needed(name: str) -> None:
-    architecture, shape = ARCHITECTURES[name], Shape(9, 2)
+    architecture, shape = ARCHITECTURES[name], Shape(9, 2, 4)
     assert architecture.for_budget is not None
     with pytest.raises(ValueError, match=r"a budget of 0 parameters is too small .* at least \d+") as caught:
         architecture.for_budget(shape, 0)

@@ -37,7 +37,7 @@ def apply_mlp(content: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, alpha: flo
 @torch.no_grad()
 def error(dtype: torch.dtype, length: int = 2, alpha: float = 1.0, **options: Any) -> float:
     """The largest difference between 200 simulated neurons and the MLP."""
-    module = build(Shape(5, length), d=10, w=200, alpha=alpha, **options).to(dtype)
+    module = build(Shape(5, length, 5), d=10, w=200, alpha=alpha, **options).to(dtype)
     mlp = random_mlp(200, 10, dtype)
     load_mlp(module, *mlp)
     content = torch.randn(300, length, 10, generator=torch.Generator().manual_seed(4), dtype=dtype)
@@ -69,7 +69,7 @@ def test_with_one_position_there_is_nothing_to_leak() -> None:
 @pytest.mark.parametrize("options", [{}, {"tied": True}, {"mask": "weights", "omega": 40.0}])
 @torch.no_grad()
 def test_one_head_is_one_silu(options: dict[str, Any]) -> None:
-    module = build(Shape(3, 2), d=1, w=1, **options).double()
+    module = build(Shape(3, 2, 3), d=1, w=1, **options).double()
     load_mlp(module, *(torch.tensor(value, dtype=torch.float64) for value in ([[1.0]], [0.0], [[1.0]])))
     for z, silu in ((1.0, 0.7310585786), (-2.0, -0.2384058440)):
         content = torch.full((1, module.neurons.reach, 1), z, dtype=torch.float64)
@@ -85,7 +85,7 @@ def attention(tokens: Tensor, query: Tensor, key: Tensor, value: Tensor, output:
 @torch.no_grad()
 def test_masked_heads_are_ordinary_heads_over_the_tokens_and_a_zero_token() -> None:
     """With arbitrary weights, so that nothing rests on what `load_mlp` sets."""
-    neurons = build(Shape(5, 3), d=4, w=6, mask="weights").double().neurons
+    neurons = build(Shape(5, 3, 5), d=4, w=6, mask="weights").double().neurons
     assert isinstance(neurons, MaskedHeads)
     generator = torch.Generator().manual_seed(5)
     for parameter in neurons.parameters():
@@ -101,7 +101,7 @@ def test_masked_heads_are_ordinary_heads_over_the_tokens_and_a_zero_token() -> N
 
 @torch.no_grad()
 def test_explicit_heads_are_ordinary_heads_over_one_token_and_a_zero_token() -> None:
-    neurons = build(Shape(5, 3), d=4, w=6).double().neurons
+    neurons = build(Shape(5, 3, 5), d=4, w=6).double().neurons
     generator = torch.Generator().manual_seed(5)
     for parameter in neurons.parameters():
         parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
@@ -120,7 +120,7 @@ def test_explicit_heads_are_ordinary_heads_over_one_token_and_a_zero_token() -> 
 @pytest.mark.parametrize("options", [{}, {"tied": True}, {"mask": "weights", "omega": 40.0}])
 @torch.no_grad()
 def test_the_model_is_one_head_then_the_mlp(options: dict[str, Any], length: int) -> None:
-    shape = Shape(4, length)
+    shape = Shape(4, length, 4)
     module = build(shape, d=5, w=8, alpha=1.5, **options).double()
     mlp = random_mlp(8, 5, torch.float64)
     load_mlp(module, *mlp)
@@ -135,7 +135,7 @@ def test_the_model_is_one_head_then_the_mlp(options: dict[str, Any], length: int
 
 @torch.no_grad()
 def test_the_first_head_does_not_see_later_tokens() -> None:
-    mixer = build(Shape(4, 3), d=5).double().mixer
+    mixer = build(Shape(4, 3, 4), d=5).double().mixer
     stream = torch.randn(6, 3, 5, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     mixed = mixer(stream, queries=3)
     for seen in (1, 2, 3):
@@ -145,9 +145,9 @@ def test_the_first_head_does_not_see_later_tokens() -> None:
 
 @torch.no_grad()
 def test_initial_weights_are_a_random_mlp() -> None:
-    tied = build(Shape(5, 2), d=6, w=7, tied=True)
+    tied = build(Shape(5, 2, 5), d=6, w=7, tied=True)
     for options in ({}, {"mask": "weights", "omega": 40.0}):
-        module = build(Shape(5, 2), d=6, w=7, **options)  # the same seed draws the same MLP
+        module = build(Shape(5, 2, 5), d=6, w=7, **options)  # the same seed draws the same MLP
         tokens = torch.tensor([[0, 1], [4, 4], [3, 2]])
         torch.testing.assert_close(module(tokens), tied(tokens))
     W_1, b_1, W_2 = tied.neurons.parameters()
@@ -157,7 +157,7 @@ def test_initial_weights_are_a_random_mlp() -> None:
 
 @pytest.mark.parametrize(("options", "per_neuron"), [({"tied": True}, 21), ({}, 43), ({"mask": "weights"}, 156)])
 def test_parameters_per_neuron(options: dict[str, Any], per_neuron: int) -> None:
-    shape, d = Shape(50, 2), 10  # 2d + 1, 4d + 3, and 4(1 + S)(d + 1 + S)
+    shape, d = Shape(50, 2, 50), 10  # 2d + 1, 4d + 3, and 4(1 + S)(d + 1 + S)
     module = build(shape, d=d, w=100, **options)
     rest = d * (2 * 50 + 2) + 4 * d * d
     assert sum(p.numel() for p in module.parameters()) == rest + 100 * per_neuron
@@ -165,7 +165,7 @@ def test_parameters_per_neuron(options: dict[str, Any], per_neuron: int) -> None
 
 
 def test_a_mask_in_the_weights_has_parts_that_no_gradient_reaches() -> None:
-    module = build(Shape(5, 2), d=4, w=6, mask="weights", omega=2.0)
+    module = build(Shape(5, 2, 5), d=4, w=6, mask="weights", omega=2.0)
     tokens = torch.tensor([[0, 1], [4, 4], [3, 2]])
     module(tokens).square().sum().backward()
     value, output = (module.get_parameter(f"neurons.{name}").grad for name in ("value", "output"))
@@ -180,7 +180,7 @@ def test_a_mask_in_the_weights_has_parts_that_no_gradient_reaches() -> None:
 
 def test_without_neurons_the_first_layer_is_left() -> None:
     for options in ({}, {"tied": True}, {"mask": "weights"}):
-        assert build(Shape(4, 2), w=0, **options)(torch.tensor([[0, 1]])).isfinite().all()
+        assert build(Shape(4, 2, 4), w=0, **options)(torch.tensor([[0, 1]])).isfinite().all()
 
 
 def test_a_mask_in_the_weights_cannot_be_tied() -> None:

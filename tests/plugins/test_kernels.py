@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from membench.api import Architecture, Shape
+from membench.engine import fused
 from membench.engine.compiler import library
 from membench.engine.fused import FusedTrainer, aligned
+from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Batches
 from membench.errors import NotApplicable
 from membench.interface.facts import Facts
@@ -39,9 +41,8 @@ class Case:
 
     def __str__(self) -> str:
         fields = (f"{name}={value}" for name, value in dataclasses.asdict(self.config).items())
-        return (
-            f"{self.architecture.name}-N={self.shape.vocab}-S={self.shape.length}-T={self.contexts}-{'-'.join(fields)}"
-        )
+        N, S, A = self.shape
+        return f"{self.architecture.name}-N={N}-S={S}-A={A}-T={self.contexts}-{'-'.join(fields)}"
 
     def model(self, seed: int = 0, gain: float = 1.5) -> nn.Module:
         torch.manual_seed(seed)
@@ -52,12 +53,12 @@ class Case:
         return module
 
     def facts(self, dense: bool, seed: int = 0) -> Facts:
-        N, S = self.shape
+        N, S, A = self.shape
         rng = np.random.default_rng(seed)
         ranks = rng.choice(N**S, self.contexts, replace=False)
         inputs = np.stack(np.unravel_index(ranks, (N,) * S), axis=1).astype(np.int64)
-        targets = rng.dirichlet(np.ones(N), self.contexts) if dense else rng.integers(N, size=self.contexts)
-        return Facts(inputs, targets, rng.dirichlet(np.full(self.contexts, 3.0)), N)
+        targets = rng.dirichlet(np.ones(A), self.contexts) if dense else rng.integers(A, size=self.contexts)
+        return Facts(inputs, targets, rng.dirichlet(np.full(self.contexts, 3.0)), N, A)
 
     def trainer(self, *modules: nn.Module, facts: Facts, betas: tuple[float, float] = (0.9, 0.99)) -> FusedTrainer:
         make = train_aot if self.architecture is AOT else train_mlp
@@ -69,12 +70,12 @@ class Case:
         return (aot_logits if self.architecture is AOT else mlp_logits)(state, tokens, self.config)
 
 
-def aot(N: int, S: int, contexts: int | None = None, **options: Any) -> Case:
-    return Case(AOT, Shape(N, S), AOT.config(**options), contexts or N**S)
+def aot(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
+    return Case(AOT, Shape(N, S, A or N), AOT.config(**options), contexts or N**S)
 
 
-def mlp(N: int, S: int, contexts: int | None = None, **options: Any) -> Case:
-    return Case(MLP, Shape(N, S), MLP.config(**options), contexts or N**S)
+def mlp(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
+    return Case(MLP, Shape(N, S, A or N), MLP.config(**options), contexts or N**S)
 
 
 AOT_CASES = [
@@ -101,6 +102,15 @@ AOT_CASES = [
     aot(12, 2, 40, d=10, d_h=1, H=20, shared_projection=True),
     aot(4, 3, d=2, d_h=7, H=4, shared_projection=True, scale=False),
     aot(7, 1, d=6, d_h=4, H=3, shared_projection=True),
+    aot(9, 2, A=2, d=4, H=5),
+    aot(9, 2, A=31, d=10, H=21),
+    aot(20, 2, 150, A=3, d=9, d_h=4, H=7),
+    aot(20, 2, 150, A=90, d=9, d_h=4, H=7, skip_position=False),
+    aot(4, 3, A=17, d=5, H=11),
+    aot(130, 2, A=5, d=2, H=2),
+    aot(8, 2, A=3, d=6, d_h=3, H=10, shared_projection=True),
+    aot(12, 2, 40, A=33, d=5, d_h=7, H=6, shared_projection=True),
+    aot(7, 1, A=20, d=3, H=2),
 ]
 MLP_CASES = [
     mlp(5, 1, d=3, w=4),
@@ -123,8 +133,20 @@ MLP_CASES = [
     mlp(5, 4, 300, d=3, w=5, bias=False),
     mlp(5, 4, 300, d=13, w=9, scale=True, skip_position=False),
     mlp(8, 2, d=16, w=64),
+    mlp(9, 2, A=2, d=4, w=7),
+    mlp(9, 2, A=31, d=10, w=60),
+    mlp(20, 2, 65, A=3, d=9, w=17, skip_position=False),
+    mlp(4, 3, A=17, d=5, w=11, bias=False),
+    mlp(70, 2, A=5, d=2, w=10),
+    mlp(5, 1, A=20, d=3, w=4),
 ]
-SMALL = [aot(9, 2, d=6, H=10), aot(6, 3, 100, d=5, d_h=3, H=9, shared_projection=True), mlp(9, 2, d=6, w=30)]
+SMALL = [
+    aot(9, 2, d=6, H=10),
+    aot(6, 3, 100, d=5, d_h=3, H=9, shared_projection=True),
+    mlp(9, 2, d=6, w=30),
+    aot(9, 2, A=4, d=6, H=10),
+    mlp(9, 2, A=20, d=6, w=30),
+]
 cases = pytest.mark.parametrize("case", SMALL, ids=str)
 
 
@@ -176,7 +198,7 @@ def loss_of(
 def draw(facts: Facts, steps: int, batch: int, replicas: int = 1, seed: int = 0) -> Batches:
     rng = np.random.default_rng(seed)
     size = (replicas, steps, batch)
-    return Batches(rng.integers(len(facts), size=size), rng.integers(facts.vocab, size=size))
+    return Batches(rng.integers(len(facts), size=size), rng.integers(facts.answers, size=size))
 
 
 def assert_close(found: State, expected: State, tolerance: float) -> None:
@@ -246,6 +268,17 @@ def test_it_trains_as_torch_does(case: Case, mode: str) -> None:
     assert_close(trainer.state(0), dict(module.state_dict()), 1e-5)
 
 
+@pytest.mark.parametrize("dense", [False, True], ids=["labels", "distributions"])
+@cases
+def test_it_trains_as_the_general_way_does(case: Case, dense: bool) -> None:
+    facts, rates = case.facts(dense), np.full((1, 12), 0.01, np.float32)
+    fused = case.trainer(case.model(), facts=facts)
+    general = GeneralTrainer([case.model()], [facts], np.array([[0.9, 0.99]], dtype=np.float32))
+    losses = [trainer.advance(rates).loss for trainer in (fused, general)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    assert_close(fused.state(0), {name: value.double() for name, value in general.state(0).items()}, 1e-3)
+
+
 @cases
 def test_accuracy_is_that_of_the_largest_logit(case: Case) -> None:
     module = case.model()
@@ -266,7 +299,7 @@ def test_a_tie_is_wrong(case: Case) -> None:
     with torch.no_grad():
         module.get_parameter("unembed.weight").zero_()
     facts = case.facts(dense=False)
-    assert progress(case, module, facts) == pytest.approx((math.log(case.shape.vocab), 0.0))
+    assert progress(case, module, facts) == pytest.approx((math.log(case.shape.answers), 0.0))
     assert progress(case, module, case.facts(dense=True))[1] == 0.0
     assert progress(case, module, facts, draw(facts, 1, 50))[1] == 0.0
 
@@ -360,7 +393,9 @@ def test_batches_outside_the_facts_are_refused(case: Case) -> None:
     with pytest.raises(ValueError, match=r"contexts of a batch must be in 0\.\."):
         trainer.advance(rates, Batches(good.contexts + len(facts), good.labels))
     with pytest.raises(ValueError, match=r"labels of a batch must be in 0\.\."):
-        trainer.advance(rates, Batches(good.contexts, good.labels - facts.vocab))
+        trainer.advance(rates, Batches(good.contexts, good.labels - facts.answers))
+    with pytest.raises(ValueError, match=rf"labels of a batch must be in 0\.\.{facts.answers - 1}"):
+        trainer.advance(rates, Batches(good.contexts, np.full_like(good.labels, facts.answers)))
 
 
 BETAS = np.array([[0.9, 0.99]], dtype=np.float32)
@@ -385,8 +420,9 @@ def test_models_that_are_not_covered(case: Case) -> None:
         make([case.model().to("meta")], facts, BETAS)
     with pytest.raises(NotApplicable, match=r"not AttentionOnly|not MLPTransformer"):
         other([case.model()], facts, BETAS)
-    with pytest.raises(NotApplicable, match="the model is for N=9 and S=2"):
-        make([case.model()], [aot(5, 3).facts(dense=False)], BETAS)
+    for other_shape in (aot(5, 3), aot(9, 2, A=5)):
+        with pytest.raises(NotApplicable, match="the model is for N=9, S=2 and A=9"):
+            make([case.model()], [other_shape.facts(dense=False)], BETAS)
     with pytest.raises(NotApplicable, match="replicas of one shape"):
         make([case.model(), aot(9, 2, d=3).model()], facts * 2, np.repeat(BETAS, 2, axis=0))
     frozen = case.model()
@@ -402,6 +438,33 @@ def test_without_a_compiler_there_is_no_kernel(case: Case, tmp_path: Path, monke
     monkeypatch.setenv("CXX", "/nonexistent")
     with pytest.raises(NotApplicable, match="no C\\+\\+ compiler found"):
         case.trainer(case.model(), facts=case.facts(dense=False))
+
+
+class Other(ctypes.Structure):
+    """A structure with fewer fields than any of a kernel."""
+
+    _fields_ = (("vocab", ctypes.c_int64), ("length", ctypes.c_int64), ("answers", ctypes.c_int64))
+
+
+@pytest.mark.parametrize("case", [SMALL[0], SMALL[2]], ids=str)
+def test_a_structure_that_the_kernel_would_misread_is_refused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, trainer = case.facts(dense=False), case.trainer(case.model(), facts=case.facts(dense=False))
+    arguments = trainer._layout, [case.model()], [facts], BETAS
+    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and \d+ in the kernel"):
+        FusedTrainer(trainer._library, Other(*case.shape), *arguments)
+    monkeypatch.setattr(fused, "_Run", Other)
+    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and 88 in the kernel"):
+        FusedTrainer(trainer._library, trainer._shape, *arguments)
+
+
+def test_a_library_that_does_not_tell_its_structures_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMBENCH_CACHE", str(tmp_path))
+    source = tmp_path / "plain.cpp"
+    source.write_text('extern "C" void advance() {}\n')
+    with pytest.raises(NotApplicable, match="does not tell the sizes of its structures"):
+        fused.require_same_structures(library(source), [Other])
 
 
 FUNCTIONS = """

@@ -68,7 +68,7 @@ def _after(layer: Any, config: MLPTransformerConfig, before: Tensor, read: list[
 )
 @torch.no_grad()
 def test_forward_is_the_formula(options: dict[str, Any], length: int) -> None:
-    shape = Shape(3, length)
+    shape = Shape(3, length, 3)
     options = {"d": 4, "w": 5, **options}
     module = build(shape, **options)
     tokens = torch.tensor(list(itertools.product(range(3), repeat=length)))
@@ -88,13 +88,13 @@ def test_forward_is_the_formula(options: dict[str, Any], length: int) -> None:
     ],
 )
 def test_parameters_are_those_of_the_paper(N: int, S: int, d: int, w: int, bias: bool, parameters: int) -> None:
-    module = build(Shape(N, S), d=d, w=w, bias=bias)
+    module = build(Shape(N, S, N), d=d, w=w, bias=bias)
     assert sum(p.numel() for p in module.parameters()) == parameters
     assert list(module.buffers()) == []
 
 
 def test_parameters_have_their_fixed_names_and_shapes() -> None:
-    module = build(Shape(7, 3), d=5, w=4)
+    module = build(Shape(7, 3, 7), d=5, w=4)
     square = dict.fromkeys((f"layers.0.{name}" for name in ("query", "key", "value", "output")), (5, 5))
     assert {name: tuple(p.shape) for name, p in module.named_parameters()} == square | {
         "word.weight": (7, 5),

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from membench.interface.registry import Registry
 from membench.plan.trial import Trial
 from membench.records.files import write_atomically
 from membench.records.record import SCHEMA, Record
-from membench.records.store import Store
+from membench.records.store import Store, Unreadable, read
 from membench_leaderboard.sources import read_entries
 
 SIMPLE = (
@@ -27,6 +29,11 @@ SIMPLE = (
     | st.text()
 )
 NESTED = st.recursive(SIMPLE, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))
+
+
+def ours(name: str) -> dict[str, Any]:
+    """The part of a record that names a built-in."""
+    return {"name": name, "version": 1, "distribution": "membench", "config": {}}
 
 
 def trial(seed: int = 0, **options: Any) -> Trial:
@@ -73,9 +80,10 @@ def test_a_damaged_record_says_what_is_wrong(change: dict[str, Any], words: str)
         Record.from_json(json.dumps(data))
 
 
-def test_a_field_that_a_later_version_of_this_schema_adds_is_left_alone() -> None:
+def test_a_field_that_somebody_else_adds_survives_a_rewrite() -> None:
     data = {**json.loads(make_record().to_json()), "colour": "blue"}
-    assert Record.from_json(json.dumps(data)) == make_record()
+    record = Record.from_json(json.dumps(data))
+    assert json.loads(record.to_json()) == data
 
 
 def test_identity_depends_on_what_is_measured_and_not_on_the_seed() -> None:
@@ -86,7 +94,7 @@ def test_identity_depends_on_what_is_measured_and_not_on_the_seed() -> None:
 def test_a_store_finds_what_it_wrote_and_only_that(tmp_path: Path) -> None:
     store, one = Store(tmp_path), trial()
     assert store.find(one) is None
-    record = make_record(id=one.id)
+    record = make_record(id=one.id, architecture=ours("lookup"), task=ours("bigram"))
     path = store.write(one, record)
     assert path == tmp_path / "bigram" / "lookup" / f"{one.id}-s0.json"
     assert store.find(one) == record
@@ -107,13 +115,94 @@ def test_a_failed_record_is_tried_again(tmp_path: Path) -> None:
     assert store.find(one) is None
 
 
-def test_a_newer_schema_is_refused_in_words(tmp_path: Path) -> None:
+def newer() -> str:
+    return json.dumps({**json.loads(make_record().to_json()), "schema": SCHEMA + 1})
+
+
+def test_a_record_of_a_newer_schema_is_refused_by_name_and_stops_nobody_else(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    newer = {**json.loads(make_record().to_json()), "schema": SCHEMA + 1}
-    (tmp_path / "deep" / "x.json").write_text(json.dumps(newer))
-    for look in (lambda: Store(tmp_path).check(), lambda: read_entries([tmp_path])):
-        with pytest.raises(UsageError, match=f"schema {SCHEMA + 1}.*upgrade membench"):
-            look()
+    (tmp_path / "deep" / "x.json").write_text(newer())
+    (tmp_path / "y.json").write_text(make_record().to_json())
+    entries, problems = read_entries([tmp_path])
+    assert [Path(entry.source).name for entry in entries] == ["y.json"]
+    assert len(problems) == 1
+    assert re.search(rf"x.json'.*schema {SCHEMA + 1}.*upgrade membench", problems[0])
+    with pytest.raises(UsageError, match="upgrade membench"):
+        read_entries([tmp_path / "deep" / "x.json"])
+
+
+def test_a_record_of_a_newer_schema_is_never_overwritten(tmp_path: Path) -> None:
+    store, one = Store(tmp_path), trial()
+    path = store.write(one, make_record(id=one.id))
+    path.write_text(newer())
+    with pytest.raises(UsageError, match="upgrade membench"):
+        store.find(one)
+
+
+def schema_1(**changes: Any) -> dict[str, Any]:
+    """A record as the first release wrote it."""
+    return {
+        "schema": 1, "id": "abc", "seed": 0, "status": "complete",
+        "architecture": {"name": "aot", "distribution": "membench", "version": "0.1.0", "config": {"d": 10}},
+        "task": {"name": "low-entropy", "distribution": "membench", "version": 1, "commit": None,
+                 "config": {"N": 20, "S": 3, "T0": 400}},
+        "protocol": {"name": "converged", "version": 1, "config": {}},
+        "bounds": [
+            {"name": "chance", "quantity": "accuracy", "direction": "baseline", "value": 0.05},
+            {"name": "bayes", "quantity": "accuracy", "direction": "upper", "value": 0.9},
+            {"name": "support", "quantity": "associations", "direction": "upper", "value": 400.0},
+        ],
+        **changes,
+    }  # fmt: skip
+
+
+def test_schema_1_is_read_as_if_it_had_said_what_was_asked() -> None:
+    record = Record.from_json(json.dumps(schema_1()))
+    told = {key: record.task[key] for key in ("kind", "contexts", "vocab", "answers", "length")}
+    assert told == {"kind": "distribution", "contexts": 400, "vocab": 20, "answers": 20, "length": 3}
+    assert (record.schema, record.architecture["version"], record.architecture["distribution_version"]) == (
+        SCHEMA, 1, "0.1.0",
+    )  # fmt: skip
+    assert [bound["direction"] for bound in record.bounds] == ["reference", "upper", "upper"]
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_schema_1_without_bounds_is_told_by_its_options() -> None:
+    task = {"name": "bigram", "version": 1, "config": {"N": 50, "T0": 2500}}
+    record = Record.from_json(json.dumps(schema_1(task=task, bounds=[])))
+    told = {key: record.task[key] for key in ("kind", "contexts", "vocab", "length")}
+    assert told == {"kind": "association", "contexts": 2500, "vocab": 50, "length": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"architecture": {"version": 2}}, "lookup is version 1, and was 2"),
+        ({"architecture": {"distribution": "third"}}, "third"),
+    ],
+)
+def test_a_trial_is_found_again_only_while_its_code_is_here(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    store, one = Store(tmp_path), trial()
+    architecture = {**ours("lookup"), **changes.get("architecture", {}), "code_sha256": None}
+    store.write(one, make_record(id=one.id, architecture=architecture, task=ours("bigram")))
+    assert (store.find(one) is None) is bool(words)
+    assert bool(store.why_stale(one)) is bool(words)
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: os.mkfifo(path), lambda path: None])
+def test_what_is_no_regular_file_is_unreadable(tmp_path: Path, make: Any) -> None:
+    make(tmp_path / "x.json")
+    with pytest.raises(Unreadable, match=r"regular|cannot be read"):
+        read(tmp_path / "x.json")
+
+
+def test_deep_nesting_is_unreadable_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"schema": 2, "trace": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(Unreadable, match="deeply"):
+        read(tmp_path / "x.json")
 
 
 def test_reading_names_and_skips_what_is_no_record(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ def rank(matrix: NDArray[np.float64]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("N", "T0", "r", "expected"),
+    ("A", "T0", "r", "expected"),
     [(20, 400, 1, 1), (20, 400, 3, 3), (10, 100, 8, 8), (10, 100, 9, 9), (10, 100, 40, 9), (20, 5, 8, 5)],
 )
-def test_without_noise_the_centred_logits_have_rank_r(N: int, T0: int, r: int, expected: int) -> None:
-    facts = draw_facts(ALMOST_LOW_RANK, AlmostLowRankConfig(N=N, T0=T0, r=r, sigma=0.0), seed=0)
+@pytest.mark.parametrize("N", [20, 30])
+def test_without_noise_the_centred_logits_have_rank_r(A: int, T0: int, r: int, expected: int, N: int) -> None:
+    facts = draw_facts(ALMOST_LOW_RANK, AlmostLowRankConfig(N=N, A=A, T0=T0, r=r, sigma=0.0), seed=0)
     assert rank(centred_logits(facts)) == expected
 
 

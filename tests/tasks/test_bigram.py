@@ -9,7 +9,7 @@ from membench_tasks.bigram import BIGRAM, BigramConfig
 
 def test_the_default_is_every_pair_of_fifty_tokens() -> None:
     facts = draw_facts(BIGRAM, BigramConfig(), seed=0)
-    assert facts.shape == (50, 2)
+    assert facts.shape == (50, 2, 50)
     assert len(facts) == 2500
     assert facts.inputs[:51].tolist() == [[0, i] for i in range(50)] + [[1, 0]]
     assert np.array_equal(facts.prior, np.full(2500, 1 / 2500))
@@ -22,13 +22,14 @@ def test_facts_are_an_association_that_can_be_known_entirely() -> None:
     assert facts.bayes_accuracy() == pytest.approx(1)
 
 
-def test_labels_are_uniform_and_independent_of_the_context() -> None:
-    facts = draw_facts(BIGRAM, BigramConfig(N=100), seed=0)
-    counts = np.bincount(facts.targets, minlength=100)
-    assert ((counts - 100) ** 2 / 100).sum() < 170  # chi-square with 99 degrees of freedom, five standard deviations
+@pytest.mark.parametrize(("N", "A"), [(100, 100), (80, 100), (200, 100)])
+def test_labels_are_uniform_and_independent_of_the_context(N: int, A: int) -> None:
+    facts = draw_facts(BIGRAM, BigramConfig(N=N, A=A, T0=6400), seed=0)
+    counts = np.bincount(facts.targets, minlength=A)
+    assert ((counts - 64) ** 2 / 64).sum() < 170  # chi-square with 99 degrees of freedom, five standard deviations
     for position in (0, 1):
         tokens = facts.inputs[:, position]
-        assert abs(np.corrcoef(tokens, facts.targets)[0, 1]) < 0.05  # of 10000 pairs: five standard deviations
+        assert abs(np.corrcoef(tokens, facts.targets)[0, 1]) < 0.0625  # of 6400 pairs: five standard deviations
 
 
 def test_auto_follows_the_vocabulary_without_a_limit() -> None:

@@ -85,12 +85,18 @@ def test_a_subset_of_contexts_is_in_lexicographic_order(task: Task[Any]) -> None
 @pytest.mark.parametrize(
     ("name", "options", "digest"),
     [
+        ("bigram", {}, "e12e94ad0b5939a5"),
         ("bigram", {"N": 10}, "adf5fc04902352a3"),
         ("bigram", {"N": 10, "T0": 60}, "7be0e8dd23f5dad3"),
+        ("ngram", {}, "de518993fef21664"),
+        ("ngram", {"N": 5, "S": 1}, "93358b189a012cb2"),
         ("ngram", {"N": 1000, "S": 10, "T0": 60}, "2fa28c9bb1577f74"),
+        ("low-entropy", {}, "0e3344861d6b7a28"),
         ("low-entropy", {"N": 10, "p": 0.25}, "72d28489cb6b6519"),
         ("low-entropy", {"N": 10, "p": 0.25, "noise": "concentrated"}, "05198baf509c9f2d"),
+        ("geometric", {}, "77047811e3458afe"),
         ("geometric", {"N": 10, "alpha": 0.5}, "fa3de2e533666d5c"),
+        ("geometric", {"N": 8, "S": 3, "T0": 40, "nb": 3}, "d51086d8af7e92cf"),
     ],
 )
 def test_version_1_gives_these_facts(name: str, options: dict[str, Any], digest: str) -> None:
@@ -113,24 +119,52 @@ def test_version_1_of_almost_low_rank_gives_these_facts() -> None:
     )
 
 
+@every_task
+def test_answers_are_the_tokens_by_default(task: Task[Any]) -> None:
+    assert task.config(N=7) == task.config(N=7, A=7)
+    assert task.shape(task.config(N=7)).answers == 7
+
+
+@every_task
+@pytest.mark.parametrize("A", [2, 5, 30])
+def test_answers_may_be_fewer_or_more_than_tokens(task: Task[Any], A: int) -> None:
+    config = task.config(N=10, A=A, T0=90)
+    facts, plain = draw_facts(task, config, 3), draw_facts(task, task.config(N=10, T0=90), 3)
+    assert facts.shape == task.shape(config)
+    assert (facts.vocab, facts.answers) == (10, A)
+    assert np.array_equal(facts.inputs, plain.inputs)  # the contexts are drawn first, and have nothing to do with A
+    assert facts.distributions().shape == (90, A)
+    likeliest = facts.distributions().argmax(axis=1)
+    assert min(A - 1, 10) <= likeliest.max() < A  # beyond the tokens, if there are more
+
+
+@every_task
+def test_answers_are_an_option_that_records_without_it_do_not_have(task: Task[Any]) -> None:
+    (field,) = [field for field in dataclasses.fields(task.config) if field.name == "A"]
+    assert field.metadata["later"]
+    assert options_of(task.config)["A"].automatic
+
+
 @st.composite
 def small_configs(draw: st.DrawFn) -> tuple[Task[Any], Any]:
     task = TASKS[draw(st.sampled_from(list(TASKS)))]
     N = draw(st.integers(2, 6))
+    A = draw(st.none() | st.integers(2, 8))
+    answers = N if A is None else A
     S = 2 if task.name == "bigram" else draw(st.integers(1, 3))
     own: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "bigram": {},
         "ngram": {"S": st.just(S)},
         "low-entropy": {
             "S": st.just(S),
-            "p": st.floats(0, (N - 1) / N),
+            "p": st.floats(0, (answers - 1) / answers),
             "noise": st.sampled_from(["spread", "concentrated"]),
         },
-        "geometric": {"S": st.just(S), "alpha": st.floats(0, 1), "nb": st.none() | st.integers(1, N)},
+        "geometric": {"S": st.just(S), "alpha": st.floats(0, 1), "nb": st.none() | st.integers(1, answers)},
         "almost-low-rank": {"S": st.just(S), "r": st.integers(1, 10), "sigma": st.floats(0, 1000)},
     }
     shared = {"T0": st.none() | st.integers(1, N**S), "zipf": st.just(0.0) | st.floats(0, 50)}
-    return task, task.config(N=N, **draw(st.fixed_dictionaries(own[task.name] | shared)))
+    return task, task.config(N=N, A=A, **draw(st.fixed_dictionaries(own[task.name] | shared)))
 
 
 @given(made=small_configs(), seed=st.integers(0, 2**32))
@@ -154,10 +188,13 @@ def test_any_valid_config_gives_facts_of_the_declared_shape(made: tuple[Task[Any
         ("ngram", {"S": "0"}, "ngram: S=0: a whole number of at least 1 is needed"),
         ("ngram", {"T0": "0"}, "ngram: T0=0: a whole number of at least 1, or auto is needed"),
         ("ngram", {"zipf": "-1"}, "ngram: zipf=-1: a number of at least 0 is needed"),
-        ("low-entropy", {"N": "2", "p": "0.6"}, "low-entropy: p=0.6 is more than 1-1/N=0.5 (N=2)"),
+        ("low-entropy", {"N": "2", "p": "0.6"}, "low-entropy: p=0.6 is more than 1-1/A=0.5 (A=2)"),
+        ("low-entropy", {"A": "2", "p": "0.6"}, "low-entropy: p=0.6 is more than 1-1/A=0.5 (A=2)"),
+        ("bigram", {"A": "1"}, "bigram: A=1: a whole number of at least 2, or auto is needed"),
         ("low-entropy", {"p": "-0.1"}, "low-entropy: p=-0.1: a number from 0 to 1 is needed"),
         ("low-entropy", {"noise": "pink"}, "low-entropy: noise=pink: one of spread, concentrated is needed"),
-        ("geometric", {"nb": "21"}, "geometric: nb=21 is more than the N=20 tokens of the vocabulary"),
+        ("geometric", {"nb": "21"}, "geometric: nb=21 is more than the A=20 answers"),
+        ("geometric", {"nb": "6", "A": "5"}, "geometric: nb=6 is more than the A=5 answers"),
         ("geometric", {"alpha": "1.5"}, "geometric: alpha=1.5: a number from 0 to 1 is needed"),
         ("almost-low-rank", {"r": "0"}, "almost-low-rank: r=0: a whole number of at least 1 is needed"),
         ("almost-low-rank", {"sigma": "-1"}, "almost-low-rank: sigma=-1: a number from 0 to 1000 is needed"),
@@ -170,5 +207,5 @@ def test_mistakes_on_the_command_line_are_told_in_a_sentence(name: str, given: d
 
 
 def test_auto_on_the_command_line_is_the_default() -> None:
-    made = expand(TASKS["geometric"].config, {"T0": "auto", "nb": "auto"}, "geometric", "")
+    made = expand(TASKS["geometric"].config, {"T0": "auto", "nb": "auto", "A": "auto"}, "geometric", "")
     assert made == [TASKS["geometric"].config()]

@@ -8,7 +8,7 @@ from membench_tasks.geometric import GEOMETRIC, GeometricConfig
 
 
 @pytest.mark.parametrize(
-    ("N", "alpha", "nb", "entropy", "highest"),
+    ("A", "alpha", "nb", "entropy", "highest"),
     [
         (10, 0.5, None, 1.37854169, 0.50048876),
         (10, 0.5, 3, 0.95569989, 0.57142857),
@@ -18,8 +18,11 @@ from membench_tasks.geometric import GEOMETRIC, GeometricConfig
         (10, 0.0, 10, 0.0, 1.0),
     ],
 )
-def test_entropy_and_largest_probability(N: int, alpha: float, nb: int, entropy: float, highest: float) -> None:
-    facts = draw_facts(GEOMETRIC, GeometricConfig(N=N, alpha=alpha, nb=nb), seed=0)
+@pytest.mark.parametrize("N", [None, 6, 60])
+def test_entropy_and_largest_probability(
+    A: int, alpha: float, nb: int, entropy: float, highest: float, N: int | None
+) -> None:
+    facts = draw_facts(GEOMETRIC, GeometricConfig(N=N or A, A=A, alpha=alpha, nb=nb), seed=0)
     assert np.allclose(facts.entropies(), entropy, rtol=0, atol=1e-8)
     assert np.allclose(facts.targets.max(axis=1), highest, rtol=0, atol=1e-8)
     assert facts.bayes_accuracy() == pytest.approx(highest, abs=1e-8)
@@ -40,11 +43,12 @@ def test_each_context_has_its_own_uniform_order() -> None:
     assert np.abs(counts / 1200 - 1 / 6).max() < 0.055  # five standard deviations
 
 
-def test_auto_is_the_whole_vocabulary() -> None:
+def test_auto_is_every_answer() -> None:
     assert GeometricConfig(N=7) == GeometricConfig(N=7, nb=7)
+    assert GeometricConfig(N=7, A=4) == GeometricConfig(N=7, A=4, nb=4)
 
 
-def test_more_next_tokens_than_the_vocabulary_has_are_refused() -> None:
+def test_more_possible_answers_than_there_are_are_refused() -> None:
     assert GeometricConfig(N=20, nb=20).nb == 20
-    with pytest.raises(ValueError, match=r"^nb=30 is more than the N=20 tokens of the vocabulary$"):
+    with pytest.raises(ValueError, match=r"^nb=30 is more than the A=20 answers$"):
         GeometricConfig(N=20, nb=30)

@@ -12,7 +12,7 @@ from membench_tasks.ngram import NGRAM, NgramConfig
 
 def test_the_default_draws_some_of_the_trigrams_of_twenty_tokens() -> None:
     facts = draw_facts(NGRAM, NgramConfig(), seed=0)
-    assert facts.shape == (20, 3)
+    assert facts.shape == (20, 3, 20)
     assert len(facts) == 2500
     assert facts.is_association
 
@@ -20,7 +20,7 @@ def test_the_default_draws_some_of_the_trigrams_of_twenty_tokens() -> None:
 @pytest.mark.parametrize(("N", "S", "T0"), [(1000, 10, 500), (2, 63, 100), (5, 1, 5), (4, 5, 1023)])
 def test_any_length_of_context(N: int, S: int, T0: int) -> None:
     facts = draw_facts(NGRAM, NgramConfig(N=N, S=S, T0=T0), seed=0)
-    assert facts.shape == (N, S)
+    assert facts.shape == (N, S, N)
     assert len(np.unique(facts.inputs, axis=0)) == T0
 
 

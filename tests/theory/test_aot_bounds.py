@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from membench.api import Facts, Setting, Shape
+from membench.api import Facts, NotApplicable, Setting, Shape
 from membench.interface.facts import draw_facts
+from membench.theory.counting import shattered
 from membench.theory.evaluate import BoundValue, evaluate_bounds
-from membench_aot import AttentionOnlyConfig
-from membench_aot.bounds import bounds, identifiable_parameters, parameters, rank_one_parameters
+from membench_aot import ARCHITECTURE, AttentionOnlyConfig
+from membench_aot.bounds import bounds, identifiable_parameters, parameters
 from membench_aot.model import AttentionOnly
 from membench_tasks.bigram import BIGRAM, BigramConfig
 from membench_tasks.low_entropy import LOW_ENTROPY, LowEntropyConfig
@@ -31,20 +32,21 @@ def evaluate(facts: Facts, expensive: bool = False, **config: Any) -> dict[str, 
 
 
 SIZES = [
-    # N, S, d, d_h, H, formal, rank one, identifiable
-    (50, 2, 10, 10, 20, 9020, 5420, 4900),
-    (50, 2, 10, 5, 20, 5020, 3420, 3900),
-    (10, 2, 2, 2, 21, 380, 296, 204),
-    (70, 2, 13, 13, 31, 22802, 13130, 12129),
-    (200, 2, 50, 25, 11, 75100, 48700, 58750),
+    # N, S, A, d, d_h, H, formal, identifiable
+    (50, 2, 50, 10, 10, 20, 9020, 4900),
+    (50, 2, 50, 10, 5, 20, 5020, 3900),
+    (10, 2, 10, 2, 2, 21, 380, 204),
+    (70, 2, 70, 13, 13, 31, 22802, 12129),
+    (200, 2, 200, 50, 25, 11, 75100, 58750),
+    (50, 2, 20, 10, 10, 20, 8720, 4600),
+    (50, 2, 1000, 10, 10, 20, 18520, 14400),
 ]
 
 
-@pytest.mark.parametrize(("N", "S", "d", "d_h", "H", "formal", "rank_one", "identifiable"), SIZES)
-def test_parameters(N: int, S: int, d: int, d_h: int, H: int, formal: int, rank_one: int, identifiable: int) -> None:
-    shape = Shape(N, S)
+@pytest.mark.parametrize(("N", "S", "A", "d", "d_h", "H", "formal", "identifiable"), SIZES)
+def test_parameters(N: int, S: int, A: int, d: int, d_h: int, H: int, formal: int, identifiable: int) -> None:
+    shape = Shape(N, S, A)
     assert parameters(shape, d, d_h, H) == formal
-    assert rank_one_parameters(shape, d, d_h, H) == rank_one
     assert identifiable_parameters(shape, d, d_h, H) == identifiable
     module = AttentionOnly(shape, AttentionOnlyConfig(d=d, d_h=d_h, H=H))
     assert sum(weight.numel() for weight in module.parameters()) == formal
@@ -62,7 +64,7 @@ def test_parameters(N: int, S: int, d: int, d_h: int, H: int, formal: int, rank_
 )
 def test_parameters_of_the_published_code(N: int, S: int, d: int, d_h: int, H: int, used: int) -> None:
     """Without what it allocates and never uses."""
-    module = AttentionOnly(Shape(N, S), AttentionOnlyConfig(d=d, d_h=d_h, H=H, shared_projection=True))
+    module = AttentionOnly(Shape(N, S, N), AttentionOnlyConfig(d=d, d_h=d_h, H=H, shared_projection=True))
     assert sum(weight.numel() for weight in module.parameters()) == used
 
 
@@ -82,24 +84,55 @@ def jacobian_rank(module: nn.Module, inputs: torch.Tensor) -> int:
 
 
 @pytest.mark.parametrize(
-    ("N", "S", "d", "d_h", "H"),
+    ("N", "S", "A", "d", "d_h", "H"),
     [
-        (6, 2, 2, 1, 2),
-        (6, 2, 2, 2, 3),
-        (7, 2, 3, 2, 2),
-        (5, 3, 2, 2, 2),
-        (8, 2, 3, 1, 1),
-        (6, 3, 4, 1, 1),
-        (6, 2, 3, 1, 0),
+        (6, 2, 6, 2, 1, 2),
+        (6, 2, 6, 2, 2, 3),
+        (7, 2, 7, 3, 2, 2),
+        (5, 3, 5, 2, 2, 2),
+        (8, 2, 8, 3, 1, 1),
+        (6, 3, 6, 4, 1, 1),
+        (6, 2, 6, 3, 1, 0),
+        (6, 2, 9, 2, 1, 2),
+        (9, 2, 4, 2, 2, 3),
+        (7, 2, 4, 3, 2, 2),
+        (4, 3, 8, 3, 2, 2),
+        (8, 2, 4, 3, 1, 1),
+        (6, 3, 7, 4, 1, 1),
+        (6, 2, 4, 3, 1, 0),
+        (8, 2, 2, 1, 1, 2),
+        (5, 2, 9, 1, 1, 2),
     ],
 )
-def test_identifiable_parameters_are_the_rank_of_the_jacobian(N: int, S: int, d: int, d_h: int, H: int) -> None:
+def test_identifiable_parameters_are_the_rank_of_the_jacobian(N: int, S: int, A: int, d: int, d_h: int, H: int) -> None:
     torch.manual_seed(0)
-    module = AttentionOnly(Shape(N, S), AttentionOnlyConfig(d=d, d_h=d_h, H=H)).double()
+    module = AttentionOnly(Shape(N, S, A), AttentionOnlyConfig(d=d, d_h=d_h, H=H)).double()
     for weight in module.parameters():
         nn.init.normal_(weight)
     inputs = torch.cartesian_prod(*[torch.arange(N)] * S)
-    assert jacobian_rank(module, inputs) == identifiable_parameters(Shape(N, S), d, d_h, H)
+    assert jacobian_rank(module, inputs) == identifiable_parameters(Shape(N, S, A), d, d_h, H)
+
+
+def test_all_models_of_one_dimension_have_no_more_directions_than_encoders() -> None:
+    """Two heads of dimension 3 have more parameters to tell apart than 16 contexts have logits of rank 3."""
+    torch.manual_seed(0)
+    N, A, d = 4, 9, 3
+    module = AttentionOnly(Shape(N, 2, A), AttentionOnlyConfig(d=d, H=2)).double()
+    for weight in module.parameters():
+        nn.init.normal_(weight)
+    inputs = torch.cartesian_prod(torch.arange(N), torch.arange(N))
+    every = d * (N**2 + A - 1 - d)
+    assert jacobian_rank(module, inputs) == every < identifiable_parameters(Shape(N, 2, A), d, d, 2)
+
+
+@pytest.mark.parametrize(("N", "A", "d"), [(5, 9, 5), (9, 5, 5), (5, 5, 5)])
+def test_identifiable_parameters_are_counted_for_fewer_dimensions_than_tokens_and_answers(
+    N: int, A: int, d: int
+) -> None:
+    assert ARCHITECTURE.identifiable is not None
+    assert ARCHITECTURE.identifiable(Shape(N, 2, A), AttentionOnlyConfig(d=d - 1)) > 0
+    with pytest.raises(NotApplicable, match=f"counted for d < N and d < A, not d={d}, N={N} and A={A}"):
+        ARCHITECTURE.identifiable(Shape(N, 2, A), AttentionOnlyConfig(d=d))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +219,7 @@ def test_embedding_assisted_needs_three_dimensions() -> None:
 def test_both_readings_of_mahdavi(N: int, H: int, d_h: int, plotted: int, own: int, accuracy: float) -> None:
     values = evaluate(bigrams(N), H=H, d_h=d_h, d=10)
     assert values["mahdavi-plotted"].value == plotted
-    assert values["mahdavi-plotted"].direction == "baseline"
+    assert values["mahdavi-plotted"].direction == "reference"
     assert values["mahdavi"].value == own
     assert values["mahdavi-accuracy"].value == pytest.approx(accuracy, abs=5e-7)
 
@@ -256,9 +289,48 @@ def test_theorem_1_for_distributions_reaches_what_an_encoder_reaches() -> None:
     assert short["aot-zero-logits"].value == pytest.approx(math.log(10) - facts.entropies().mean())
 
 
+@pytest.mark.parametrize("A", [2, 7, 30])
+def test_features_are_about_tokens_and_readouts_about_answers(A: int) -> None:
+    N, d, d_h, H = 10, 4, 3, 5
+    facts, plain = bigrams(N, A=A), bigrams(N)
+    values, same = (evaluate(one, True, d=d, d_h=d_h, H=H) for one in (facts, plain))
+    for name in ("theorem-1", "feature-rank", "feature-rank-accuracy", "embedding-assisted", "mahdavi"):
+        assert values[name].value == same[name].value, name
+    assert values["theorem-1"].value == H * d_h + d
+    for name, memorised in (("corollary-2", 19), ("embedding-assisted-accuracy", 20), ("mahdavi-accuracy", 6)):
+        assert values[name].value == pytest.approx(1 / A + (1 - 1 / A) * memorised / 100), name
+    assert values["readout-shattering"].value == pytest.approx(shattered(A, d * (H * d_h + d)))
+    assert values["corollary-1"].value == 2 * (2 + N + A + 4 * (100 - 2))
+    identifiable = d * (2 + N + A) + 2 * H * d_h * (2 * d - d_h) - d * d - 2 * d
+    if d + 1 < A:
+        assert values["exact-distribution"].value == identifiable / d - A + 1 + d
+    else:
+        assert "rank d is no restriction" in str(values["exact-distribution"].reason)
+    assert values["aot-zero-logits"].value == pytest.approx(math.log(A))
+
+
+def test_dimensions_are_not_counted_beyond_the_tokens() -> None:
+    values = evaluate(draw_facts(NGRAM, NgramConfig(N=4, A=12, S=2), 0), d=5)
+    assert values["exact-distribution"].reason == (
+        "does not apply: d=5 >= N=4, and the parameters are counted for d < N"
+    )
+
+
+def test_one_dimension_is_enough_for_two_answers_and_any_tokens() -> None:
+    two, three = (evaluate(bigrams(10, A=A), d=1, H=3) for A in (2, 3))
+    for name in ("theorem-1", "feature-rank", "majority"):
+        assert two[name].status == "applies"
+        assert "only two answers can ever be given" in str(three[name].reason)
+
+
+@pytest.mark.parametrize(("A", "order"), [(3, 672), (10, 672), (40, 852)])
+def test_the_order_of_huben_and_morris_counts_the_larger_table(A: int, order: int) -> None:
+    assert evaluate(bigrams(10, A=A), d=4)["huben-morris"].value == order
+
+
 def test_every_bound_can_be_shown() -> None:
     names = [bound.name for bound in bounds()]
     assert len(set(names)) == len(names)
     for bound in bounds():
         assert bound.architecture == "aot"
-        assert all([bound.summary, bound.formula, bound.latex, bound.reference, bound.inputs])
+        assert all([bound.summary, bound.formula, bound.latex, bound.reference])

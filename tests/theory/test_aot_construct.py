@@ -28,7 +28,7 @@ def build(facts: Facts, **config: Any) -> AttentionOnly:
 
 def right_answers(module: nn.Module, facts: Facts) -> int:
     """Contexts whose label alone has the largest logit: an ordinary forward pass of an ordinary copy."""
-    even = Facts(facts.inputs, facts.targets, np.full(len(facts), 1 / len(facts)), facts.vocab)
+    even = Facts(facts.inputs, facts.targets, np.full(len(facts), 1 / len(facts)), facts.vocab, facts.answers)
     return round(evaluate(module, even, 1).accuracy * len(facts))
 
 
@@ -201,6 +201,46 @@ def test_one_dimension_is_refused(name: str) -> None:
         run(name, draw_facts(BIGRAM, BigramConfig(N=5), 0), d=1, H=2)
 
 
-def test_two_tokens_need_only_one_dimension() -> None:
-    facts = draw_facts(BIGRAM, BigramConfig(N=2), 1)
-    assert run("theorem-1", facts, d=1, H=3)[1]["certified"] >= 2
+@pytest.mark.parametrize("N", [2, 12])
+def test_two_answers_need_only_one_dimension(N: int) -> None:
+    facts = draw_facts(BIGRAM, BigramConfig(N=N, A=2), 1)
+    module, report = run("theorem-1", facts, d=1, H=3)
+    assert report["certified"] == report["memorised"] >= 2
+    assert right_answers(module, facts) >= report["certified"]
+
+
+@pytest.mark.parametrize("A", [2, 3, 40])
+@pytest.mark.parametrize(
+    ("name", "d", "d_h", "H"),
+    [
+        *((name, *sizes) for name in ("theorem-1", "convex-readout") for sizes in ((6, 3, 5), (2, 2, 8), (10, 10, 2))),
+        *(("embedding-assisted", *sizes) for sizes in ((6, 3, 5), (4, 2, 8), (10, 10, 2))),
+    ],
+)
+def test_answers_may_be_fewer_or_more_than_tokens(name: str, d: int, d_h: int, H: int, A: int) -> None:
+    facts = draw_facts(BIGRAM, BigramConfig(N=12, A=A), 0)
+    module, report = run(name, facts, d=d, d_h=d_h, H=H)
+    promised = {"embedding-assisted": 12 + H * min(d_h, d - 2)}.get(name, d + H * d_h)
+    assert report["certified"] == report["memorised"]
+    assert report["memorised"] + report["left_out"] >= promised
+    assert right_answers(module, facts) >= report["certified"]
+
+
+@pytest.mark.parametrize("A", [3, 4, 12])
+def test_distribution_over_other_answers_matches_the_floor(A: int) -> None:
+    facts = draw_facts(LOW_ENTROPY, LowEntropyConfig(N=8, A=A, T0=24), 0)
+    module, report = run("distribution", facts, d=4, d_h=4, H=5)
+    assert report["exact"]
+    assert evaluate(module, facts, 1).kl == pytest.approx(report["floor"], rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(("N", "A", "d", "H"), [(3, 3, 4, 2), (8, 2, 4, 3), (8, 3, 10, 1)])
+def test_dimensions_that_no_answer_depends_on_do_not_make_the_basis_singular(N: int, A: int, d: int, H: int) -> None:
+    """As many contexts as features, or more, leave the readout no freedom but in what the unembedding does not read."""
+    facts = draw_facts(BIGRAM, BigramConfig(N=N, A=A), 0)
+    module, report = run("convex-readout", facts, d=d, H=H)
+    assert report["certified"] == report["memorised"]
+    assert right_answers(module, facts) >= report["certified"]
+    noisy = draw_facts(LOW_ENTROPY, LowEntropyConfig(N=N, A=A), 0)
+    module, report = run("distribution", noisy, d=d, H=H)
+    assert report["kl"] < float(np.log(A) - noisy.entropies().mean())

@@ -37,14 +37,14 @@ Array = NDArray[np.float64]
 
 
 def rows_as_facts(rows: Array, mass: Array | None = None) -> Facts:
-    """One context for each distribution."""
-    contexts = np.arange(len(rows), dtype=np.int64)[:, None] % rows.shape[1]
-    contexts = np.concatenate([contexts, np.arange(len(rows), dtype=np.int64)[:, None] // rows.shape[1]], axis=1)
-    return Facts(contexts, rows, np.full(len(rows), 1 / len(rows)) if mass is None else mass, rows.shape[1])
+    """One context for each distribution; how many tokens it has must not matter."""
+    contexts = np.arange(len(rows), dtype=np.int64)[:, None]
+    masses = np.full(len(rows), 1 / len(rows)) if mass is None else mass
+    return Facts(contexts, rows, masses, vocab=len(rows) + 1, answers=rows.shape[1])
 
 
-def noisy(N: int, p: float) -> Facts:
-    rows = np.full((N, N), p / (N - 1))
+def noisy(A: int, p: float) -> Facts:
+    rows = np.full((A, A), p / (A - 1))
     np.fill_diagonal(rows, 1 - p)
     return rows_as_facts(rows)
 
@@ -54,7 +54,7 @@ def mean(found: Profile, terms: Array) -> float:
 
 
 @pytest.mark.parametrize(
-    ("N", "p", "entropy", "base"),
+    ("A", "p", "entropy", "base"),
     [
         (50, 0.1, 0.71426500, 0.38500214),
         (50, 0.01, 0.09491974, 0.06198709),
@@ -63,15 +63,15 @@ def mean(found: Profile, terms: Array) -> float:
         (2, 0.25, 0.56233514, 0.07033709),
     ],
 )
-def test_base_term_of_a_noisy_table(N: int, p: float, entropy: float, base: float) -> None:
-    found = profile(noisy(N, p))
+def test_base_term_of_a_noisy_table(A: int, p: float, entropy: float, base: float) -> None:
+    found = profile(noisy(A, p))
     assert found.entropy == pytest.approx(entropy, abs=5e-9)
     assert mean(found, base_terms(found)) == pytest.approx(base, abs=5e-9)
 
 
-@pytest.mark.parametrize(("N", "p", "scale"), [(50, 0.1, 3.77302098), (10, 0.3, 1.13115627)])
-def test_equation_6_on_the_simplex(N: int, p: float, scale: float) -> None:
-    found, frame = profile(noisy(N, p)), simplex(N, N - 1)
+@pytest.mark.parametrize(("A", "p", "scale"), [(50, 0.1, 3.77302098), (10, 0.3, 1.13115627)])
+def test_equation_6_on_the_simplex(A: int, p: float, scale: float) -> None:
+    found, frame = profile(noisy(A, p)), simplex(A, A - 1)
     scales = entropy_scales(found, frame)
     assert scales == pytest.approx(scale, abs=5e-9)
     assert mean(found, scaled_divergences(found, frame, scales)) == pytest.approx(mean(found, base_terms(found)))
@@ -79,17 +79,17 @@ def test_equation_6_on_the_simplex(N: int, p: float, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("N", "p", "scale", "divergence"),
+    ("A", "p", "scale", "divergence"),
     [(10, 0.1, 2.41315797, 0.26812866), (10, 0.3, 1.17686398, 0.39228799), (50, 0.1, 3.82985437, 0.39080147)],
 )
-def test_equation_6_on_the_orthoplex(N: int, p: float, scale: float, divergence: float) -> None:
-    found, frame = profile(noisy(N, p)), orthoplex(N, N // 2)
+def test_equation_6_on_the_orthoplex(A: int, p: float, scale: float, divergence: float) -> None:
+    found, frame = profile(noisy(A, p)), orthoplex(A, A // 2)
     scales = entropy_scales(found, frame)
     assert scales == pytest.approx(scale, abs=5e-9)
     assert mean(found, scaled_divergences(found, frame, scales)) == pytest.approx(divergence, abs=5e-9)
     base = mean(found, base_terms(found))
     assert coherence_divergence(found, frame) == pytest.approx(2 * base)
-    assert refined_divergence(found, frame) == pytest.approx(base * N / (N - 1))
+    assert refined_divergence(found, frame) == pytest.approx(base * A / (A - 1))
 
 
 @pytest.mark.parametrize(
@@ -152,39 +152,39 @@ def test_constant_of_theorem_2() -> None:
         theorem_2_factor(theorem_2_constant(50, 10))
 
 
-@pytest.mark.parametrize(("N", "d"), [(10, 307), (50, 504), (70, 546), (200, 679), (1000, 885), (50257, 1386)])
-def test_where_theorem_2_begins_to_say_something(N: int, d: int) -> None:
-    assert 2 * theorem_2_constant(N, d) < 1 <= 2 * theorem_2_constant(N, d - 1)
+@pytest.mark.parametrize(("A", "d"), [(10, 307), (50, 504), (70, 546), (200, 679), (1000, 885), (50257, 1386)])
+def test_where_theorem_2_begins_to_say_something(A: int, d: int) -> None:
+    assert 2 * theorem_2_constant(A, d) < 1 <= 2 * theorem_2_constant(A, d - 1)
 
 
-def test_theorem_2_is_of_use_from_869_tokens() -> None:
-    def is_useful(N: int) -> bool:
-        return 2 * theorem_2_constant(N, N - 2) < 1  # at d = N-1 the divergence is zero anyway
+def test_theorem_2_is_of_use_from_869_answers() -> None:
+    def is_useful(A: int) -> bool:
+        return 2 * theorem_2_constant(A, A - 2) < 1  # at d = A-1 the divergence is zero anyway
 
-    assert next(N for N in range(3, 1000) if is_useful(N)) == 869
+    assert next(A for A in range(3, 1000) if is_useful(A)) == 869
 
 
 def test_the_simplified_form_of_theorem_2_is_not_implied() -> None:
     """Averaging noise and entropy before the convex function gives less than the encoder's divergence."""
-    N, p = 50, 0.5
-    concentrated, uniform = np.zeros(N), np.full(N, p / (N - 1))
+    A, p = 50, 0.5
+    concentrated, uniform = np.zeros(A), np.full(A, p / (A - 1))
     concentrated[:2], uniform[0] = [1 - p, p], 1 - p
-    found, frame = profile(rows_as_facts(np.stack([concentrated, uniform]))), simplex(N, N - 1)
+    found, frame = profile(rows_as_facts(np.stack([concentrated, uniform]))), simplex(A, A - 1)
     divergence = mean(found, scaled_divergences(found, frame, entropy_scales(found, frame)))
     assert divergence == pytest.approx(1.30467281, abs=5e-9)
     assert divergence == pytest.approx(coherence_divergence(found, frame))
-    simplified = p * math.log((N - 1) / math.expm1(found.entropy))
+    simplified = p * math.log((A - 1) / math.expm1(found.entropy))
     assert simplified == pytest.approx(1.21759168, abs=5e-9)
     assert simplified < divergence
 
 
 @st.composite
 def noisy_rows(draw: st.DrawFn) -> tuple[Facts, Frame]:
-    N, d = draw(st.integers(3, 8)), draw(st.integers(2, 8))
+    A, d = draw(st.integers(3, 8)), draw(st.integers(2, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    rows = rng.dirichlet(np.full(N, draw(st.sampled_from([0.2, 1.0, 5.0]))), size=draw(st.integers(1, 6))) + 1e-12
+    rows = rng.dirichlet(np.full(A, draw(st.sampled_from([0.2, 1.0, 5.0]))), size=draw(st.integers(1, 6))) + 1e-12
     rows /= rows.sum(axis=1, keepdims=True)
-    return rows_as_facts(rows, rng.dirichlet(np.ones(len(rows)))), random_frame(N, d, rng)
+    return rows_as_facts(rows, rng.dirichlet(np.ones(len(rows)))), random_frame(A, d, rng)
 
 
 @settings(max_examples=100, deadline=None)
@@ -256,14 +256,14 @@ def test_rank_is_enough() -> None:
     assert log_rank(facts) == 3
     assert evaluate(facts, 3)["e-proposition-2"].value == 0
     assert evaluate(facts, 2)["e-proposition-2"].reason == (
-        "does not apply: d=2 < N-1=9, and the centred log-probabilities have rank 3"
+        "does not apply: d=2 < A-1=9, and the centred log-probabilities have rank 3"
     )
     assert evaluate(low_rank(3, 0.1), 9)["e-proposition-2"].value == 0
     assert spectral_divergence(facts, 3) == pytest.approx(0, abs=1e-20)
 
 
 def test_the_least_squares_bound_of_the_talk_is_replaced_by_one_that_holds() -> None:
-    """Rank 3 and noise of 1e-3. N |pi|^2 sigma^2 + (N |pi|)^1.5 sigma^3, with |pi| the largest joint probability, is
+    """Rank 3 and noise of 1e-3. A |pi|^2 sigma^2 + (A |pi|)^1.5 sigma^3, with |pi| the largest joint probability, is
     below the divergence that it should bound; a quarter of the cut squares is above.
     """
     facts = low_rank(3, 1e-3)
@@ -278,31 +278,31 @@ def test_the_least_squares_bound_of_the_talk_is_replaced_by_one_that_holds() -> 
 
 
 def test_circle_is_enough_for_labels() -> None:
-    labels = Facts(np.array([[0], [1]], dtype=np.int64), np.array([2, 0], dtype=np.int64), np.full(2, 0.5), 5)
+    labels = Facts(np.array([[0], [1]], dtype=np.int64), np.array([4, 0], dtype=np.int64), np.full(2, 0.5), 2, 5)
     assert evaluate(labels, 2)["e-proposition-3"].value == 0
     assert evaluate(labels, 1)["e-proposition-3"].reason == "does not apply: d=1, and the circle needs d >= 2"
-    assert "more than one possible next token" in str(evaluate(noisy(5, 0.1), 2)["e-proposition-3"].reason)
+    assert "more than one possible answer" in str(evaluate(noisy(5, 0.1), 2)["e-proposition-3"].reason)
 
 
 @pytest.mark.parametrize(
-    ("N", "scale", "divergence"),
+    ("A", "scale", "divergence"),
     [
         (3, 1, 0.3689811), (3, 10, 6.118045e-7), (10, 1, 1.538499), (10, 10, 0.2609873), (10, 100, 1.015649e-8),
         (50, 10, 1.854995), (50, 100, 0.6917647), (50, 1000, 7.521855e-4), (3, 3.5289, 0.01), (10, 27.7162, 0.01),
         (50, 671.2889, 0.01), (10, 0, math.log(10)),
     ],
 )  # fmt: skip
-def test_divergence_of_labels_on_the_circle(N: int, scale: float, divergence: float) -> None:
-    labels = Facts(np.array([[0]], dtype=np.int64), np.array([N - 1], dtype=np.int64), np.ones(1), N)
+def test_divergence_of_labels_on_the_circle(A: int, scale: float, divergence: float) -> None:
+    labels = Facts(np.array([[0]], dtype=np.int64), np.array([A - 1], dtype=np.int64), np.ones(1), 2, A)
     found = profile(labels)
-    assert scaled_divergences(found, circle(N), np.array([scale])) == pytest.approx(divergence, rel=5e-5)
+    assert scaled_divergences(found, circle(A), np.array([scale])) == pytest.approx(divergence, rel=5e-5)
 
 
 def test_constants() -> None:
     facts = noisy(50, 0.1)
     values = evaluate(facts, 10)
     assert values["e-zero-logits"].value == pytest.approx(3.198, abs=5e-4)
-    assert values["e-unigram"].value == pytest.approx(values["e-zero-logits"].value)  # all tokens are equally likely
+    assert values["e-unigram"].value == pytest.approx(values["e-zero-logits"].value)  # all answers are equally likely
     skewed = rows_as_facts(np.array([[0.9, 0.1], [0.6, 0.4]]))
     marginal, entropy = np.array([0.75, 0.25]), profile(skewed).entropy
     assert evaluate(skewed, 1)["e-unigram"].value == pytest.approx(-float(marginal @ np.log(marginal)) - entropy)
@@ -311,12 +311,12 @@ def test_constants() -> None:
 def test_theorem_2_as_published_says_that_it_is_vacuous() -> None:
     value = evaluate(noisy(50, 0.1), 10)["e-theorem-2"]
     assert value.status == "vacuous"
-    assert value.reason == "vacuous: C=3.547 is not below 1/2: d > 128 log(N+1) = 503 is needed"
+    assert value.reason == "vacuous: C=3.547 is not below 1/2: d > 128 log(A+1) = 503 is needed"
 
 
 def test_theorem_2_as_published_in_a_wide_model() -> None:
-    N, p, d = 1000, 0.1, 2000
-    row = np.full((1, N), p / (N - 1))
+    A, p, d = 1000, 0.1, 2000
+    row = np.full((1, A), p / (A - 1))
     row[0, 0] = 1 - p
     found = profile(facts := rows_as_facts(row))
     expected = 6.9539 * mean(found, base_terms(found))
@@ -327,14 +327,18 @@ def test_full_support_is_asked_for_where_it_is_needed() -> None:
     facts = rows_as_facts(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]))
     values = evaluate(facts, 1)
     for name in ("e-rank-floor", "e-spectral", "e-proposition-2"):
-        assert values[name].reason == "does not apply: some next token has probability zero, and full support is needed"
+        assert values[name].reason == "does not apply: some answer has probability zero, and full support is needed"
     with pytest.raises(NotApplicable):
         rank_floor(facts, 1)
 
 
 def test_one_dimension_has_two_answers() -> None:
     labels = Facts(
-        np.arange(4, dtype=np.int64)[:, None], np.array([0, 1, 1, 2], dtype=np.int64), np.array([0.1, 0.2, 0.3, 0.4]), 4
+        np.arange(4, dtype=np.int64)[:, None],
+        np.array([0, 1, 1, 2], dtype=np.int64),
+        np.array([0.1, 0.2, 0.3, 0.4]),
+        4,
+        3,
     )
     assert best_two_answers(labels) == pytest.approx(0.9)
     assert evaluate(labels, 1)["e-two-answers"].value == pytest.approx(0.9)
@@ -344,4 +348,4 @@ def test_one_dimension_has_two_answers() -> None:
 
 def test_frames_need_two_dimensions() -> None:
     value = evaluate(noisy(5, 0.1), 1, expensive=True)["e-coherence"]
-    assert value.reason == "does not apply: d=1 has two directions, and N=5 tokens need one each"
+    assert value.reason == "does not apply: d=1 has two directions, and A=5 answers need one each"

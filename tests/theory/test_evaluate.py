@@ -16,10 +16,10 @@ from membench.theory.counting import accuracy_of, as_accuracy, associations_of
 from membench.theory.evaluate import BoundValue, evaluate_bounds
 
 
-def make_facts(N: int = 50, T0: int = 2500, prior: list[float] | None = None) -> Facts:
+def make_facts(N: int = 50, T0: int = 2500, prior: list[float] | None = None, A: int | None = None) -> Facts:
     contexts = np.stack([np.arange(T0) // N, np.arange(T0) % N], axis=1).astype(np.int64)
     masses = np.full(T0, 1 / T0) if prior is None else np.array(prior)
-    return Facts(contexts, np.arange(T0, dtype=np.int64) % N, masses, N)
+    return Facts(contexts, np.arange(T0, dtype=np.int64) % (A or N), masses, N, A)
 
 
 def make_bound(value: Callable[[Setting], float], **fields: Any) -> Bound:
@@ -54,6 +54,13 @@ def test_a_value_applies() -> None:
     assert result.restricted_to == "me"
 
 
+def test_a_value_says_which_distribution_brought_the_bound() -> None:
+    assert evaluate(lambda setting: 0.5).provider == ""
+    assert evaluate(lambda setting: 0.5, origin=SimpleNamespace(distribution="theirs")).provider == "theirs"
+    failed = evaluate(raising(KeyError("d")), origin=SimpleNamespace(distribution="theirs"))
+    assert (failed.status, failed.provider) == ("failed", "theirs")
+
+
 def test_outside_its_validity_a_bound_says_why() -> None:
     result = evaluate(raising(NotApplicable("d_h=5 > d=2")))
     assert (result.value, result.status, result.reason) == (None, "does not apply", "does not apply: d_h=5 > d=2")
@@ -70,7 +77,7 @@ def test_a_bound_that_breaks_costs_its_own_row() -> None:
     [
         ("kl", "upper", 5.0, "5 is more than the 3.912 of zero logits"),
         ("kl", "lower", 0.0, "no divergence is negative"),
-        ("accuracy", "lower", 0.02, "0.02 is no more than a guess, 1/N = 0.02"),
+        ("accuracy", "lower", 0.02, "0.02 is no more than a guess, 1/A = 0.02"),
         ("accuracy", "upper", 1.5, "1.5 is more than the 1 of the best possible model"),
         ("associations", "upper", 2501, "2501 is more than the 2500 that there are"),
         ("capacity", "upper", 2501, "2501 is more than the 2500 contexts that exist"),
@@ -132,7 +139,7 @@ def test_expensive_bounds_and_those_of_others_are_left_out() -> None:
         ("kl", "upper", "guarantee"),
         ("parameters", "upper", "guarantee"),
         ("kl", "order", "order"),
-        ("accuracy", "baseline", "baseline"),
+        ("accuracy", "reference", "reference"),
     ],
 )
 def test_what_a_bound_claims(quantity: str, direction: str, claim: str) -> None:
@@ -160,6 +167,32 @@ def test_what_a_bound_claims(quantity: str, direction: str, claim: str) -> None:
 )
 def test_phi(N: int, T0: int, memorised: float, accuracy: float) -> None:
     assert accuracy_of(memorised, make_facts(N, T0)) == pytest.approx(accuracy, abs=5e-7)
+
+
+@pytest.mark.parametrize("A", [2, 200])
+def test_phi_guesses_among_the_answers(A: int) -> None:
+    facts = make_facts(50, 2500, A=A)
+    assert accuracy_of(0, facts) == 1 / A
+    assert accuracy_of(1250, facts) == pytest.approx((1 + 1 / A) / 2)
+    assert associations_of(accuracy_of(210, facts), facts) == pytest.approx(210)
+
+
+@pytest.mark.parametrize(
+    ("A", "quantity", "direction", "value", "status"),
+    [
+        (2, "accuracy", "lower", 0.4, "vacuous"),
+        (200, "accuracy", "lower", 0.01, "applies"),
+        (2, "kl", "upper", 0.7, "vacuous"),
+        (200, "kl", "upper", 5.2, "applies"),
+        (200, "capacity", "upper", 2501, "vacuous"),  # contexts are made of tokens
+        (2, "capacity", "upper", 2499, "applies"),
+    ],
+)
+def test_what_is_plain_anyway_depends_on_the_answers(
+    A: int, quantity: str, direction: str, value: float, status: str
+) -> None:
+    facts = make_facts(A=A)
+    assert evaluate(lambda setting: value, facts, quantity=quantity, direction=direction).status == status
 
 
 def test_phi_and_its_inverse() -> None:

@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 
 
 def bigram_facts(targets: Array) -> Facts:
-    count, N = targets.shape
-    return Facts(contexts_at(np.arange(count), N, 2), targets, np.full(count, 1 / count), N)
+    count, A = targets.shape
+    return Facts(contexts_at(np.arange(count), A, 2), targets, np.full(count, 1 / count), A)
 
 
 def noisy(N: int, p: float, balanced: bool = False) -> Facts:
@@ -114,6 +114,16 @@ def test_zero_probabilities_have_a_floor_without_a_proven_lower_end() -> None:
     interval = floor(bigram_facts(np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.9, 0.0, 0.1]])), [1], starts=3)[0]
     assert interval.lower == 0
     assert 0 < interval.upper < np.log(3)
+
+
+@pytest.mark.parametrize("vocab", [16, 40])
+def test_how_many_tokens_there_are_does_not_matter(vocab: int) -> None:
+    facts = noisy(4, 0.1)
+    contexts = np.arange(len(facts), dtype=np.int64)[:, None]
+    same = Facts(contexts, facts.targets, facts.prior, vocab, answers=4)
+    assert floor(same, [1, 2, 3]) == floor(facts, [1, 2, 3])
+    labels = Facts(contexts, facts.targets.argmax(axis=1), facts.prior, vocab, answers=9)
+    assert floor(labels, [2])[0].upper == 0
 
 
 def test_order_of_the_dimensions_is_kept() -> None:

@@ -40,15 +40,15 @@ CLAIMS = {bound.name: bound.claim for bound in ALL_BOUNDS}
 def small_facts(
     draw: st.DrawFn, labels: bool | None = None, lengths: tuple[int, int] = (1, 3), most: int = 14
 ) -> Facts:
-    N, S = draw(st.integers(2, 5)), draw(st.integers(*lengths))
+    N, A, S = draw(st.integers(2, 5)), draw(st.integers(2, 6)), draw(st.integers(*lengths))
     every = np.array(list(itertools.product(range(N), repeat=S)), dtype=np.int64)
     chosen = draw(st.lists(st.integers(0, len(every) - 1), min_size=1, max_size=most, unique=True))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     prior = rng.dirichlet(np.ones(len(chosen))) if draw(st.booleans()) else np.full(len(chosen), 1 / len(chosen))
     if draw(st.booleans()) if labels is None else labels:
-        return Facts(every[chosen], rng.integers(N, size=len(chosen)), prior, N)
-    targets = rng.dirichlet(np.full(N, draw(st.sampled_from([0.3, 1.0, 4.0]))), size=len(chosen)) + 1e-6
-    return Facts(every[chosen], targets / targets.sum(axis=1, keepdims=True), prior, N)
+        return Facts(every[chosen], rng.integers(A, size=len(chosen)), prior, N, A)
+    targets = rng.dirichlet(np.full(A, draw(st.sampled_from([0.3, 1.0, 4.0]))), size=len(chosen)) + 1e-6
+    return Facts(every[chosen], targets / targets.sum(axis=1, keepdims=True), prior, N, A)
 
 
 @st.composite
@@ -66,7 +66,7 @@ def applying(architecture: str, config: Any, facts: Facts, module: nn.Module) ->
 
 
 def right_answers(module: nn.Module, facts: Facts) -> int:
-    """Contexts in which the most likely next token has the largest logit, alone."""
+    """Contexts in which the most likely answer has the largest logit, alone."""
     with torch.inference_mode():
         logits = module(torch.from_numpy(facts.inputs))
     best = logits == logits.amax(dim=1, keepdim=True)
@@ -172,9 +172,9 @@ def constructed(facts: Facts, config: AttentionOnlyConfig) -> list[AttentionOnly
 def silent(facts: Facts, config: AttentionOnlyConfig) -> AttentionOnly:
     """Heads that write nothing, and the best answer for each last token."""
     module = AttentionOnly(facts.shape, config).double()
-    joint = np.zeros((facts.vocab, facts.vocab))
+    joint = np.zeros((facts.vocab, facts.answers))
     np.add.at(joint, facts.inputs[:, -1], facts.prior[:, None] * facts.distributions())
-    angles = 2 * torch.pi * torch.arange(facts.vocab) / facts.vocab
+    angles = 2 * torch.pi * torch.arange(facts.answers) / facts.answers
     circle = torch.nn.functional.pad(torch.stack([angles.cos(), angles.sin()], 1), (0, config.d))[:, : config.d]
     with torch.no_grad():
         for weight in module.parameters():
@@ -188,7 +188,7 @@ def silent(facts: Facts, config: AttentionOnlyConfig) -> AttentionOnly:
 @given(small_facts(), formal_configs())
 def test_constructions_keep_what_the_bounds_guarantee(facts: Facts, config: AttentionOnlyConfig) -> None:
     models = constructed(facts, config)
-    if config.d >= 2 or facts.vocab == 2:
+    if config.d >= 2 or facts.answers == 2:
         models.append(silent(facts, config))
     assume(models)
     accuracy = max(evaluate(model, facts, 1).accuracy for model in models)

@@ -10,6 +10,7 @@ import pytest
 
 from membench.api import Bound, Facts, Setting, Shape
 from membench.interface.facts import draw_facts
+from membench.theory.counting import shattered
 from membench.theory.evaluate import BoundValue, evaluate_bounds
 from membench.theory.universal import membench_bounds
 from membench_linear_memory import LinearMemoryConfig
@@ -44,13 +45,13 @@ def evaluate(bounds: Callable[[], list[Bound]], config: Any, facts: Facts) -> di
     ],
 )
 def test_parameters_of_the_mlp_transformer(N: int, d: int, w: int, bias: bool, size: int) -> None:
-    module = MLPTransformer(Shape(N, 2), MLPTransformerConfig(d=d, w=w, bias=bias))
+    module = MLPTransformer(Shape(N, 2, N), MLPTransformerConfig(d=d, w=w, bias=bias))
     assert sum(weight.numel() for weight in module.parameters()) == size
 
 
 @pytest.mark.parametrize(("N", "S", "d", "size"), [(50, 2, 10, 25500), (10, 2, 2, 220), (10, 3, 5, 5050)])
 def test_parameters_of_the_sequence_encoder(N: int, S: int, d: int, size: int) -> None:
-    module = SequenceEncoder(Shape(N, S), SequenceEncoderConfig(d=d))
+    module = SequenceEncoder(Shape(N, S, N), SequenceEncoderConfig(d=d))
     assert sum(weight.numel() for weight in module.parameters()) == size
 
 
@@ -58,7 +59,7 @@ def test_figures_for_mlps_alone() -> None:
     values = evaluate(mlp.bounds, MLPTransformerConfig(d=10, w=100), bigrams(50))
     assert values["baum"].value == 1000
     assert values["bubeck"].value == 250
-    assert values["baum"].direction == values["bubeck"].direction == "baseline"
+    assert values["baum"].direction == values["bubeck"].direction == "reference"
 
 
 def test_the_one_head_of_the_mlp_transformer() -> None:
@@ -100,6 +101,39 @@ def test_sequence_encoder() -> None:
     assert evaluate(encoder.bounds, SequenceEncoderConfig(d=9), facts)["encoder-proposition-2"].value == 0
 
 
+@pytest.mark.parametrize("A", [2, 25])
+def test_other_answers_than_tokens(A: int) -> None:
+    facts = bigrams(10, A=A)
+    for bounds, config, name in [
+        (memory.bounds, LinearMemoryConfig(d=6), "pseudo-inverse"),
+        (mlp.bounds, MLPTransformerConfig(d=6), "mlp-feature-rank"),
+    ]:
+        values = evaluate(bounds, config, facts)
+        count = {"pseudo-inverse": 6, "mlp-feature-rank": 12}[name]
+        assert values[name].value == count
+        assert values[f"{name}-accuracy"].value == pytest.approx(1 / A + (1 - 1 / A) * count / 100)
+    assert evaluate(memory.bounds, LinearMemoryConfig(d=6), facts)["memory-shattering"].value == pytest.approx(
+        shattered(A, 36)
+    )
+    for bounds, config_type, name in [
+        (memory.bounds, LinearMemoryConfig, "pseudo-inverse"),
+        (mlp.bounds, MLPTransformerConfig, "mlp-majority"),
+        (encoder.bounds, SequenceEncoderConfig, "encoder-circle"),
+    ]:
+        status = evaluate(bounds, config_type(d=1), facts)[name].status
+        assert status == ("applies" if A == 2 else "does not apply")
+
+
+@pytest.mark.parametrize(("A", "d", "zero"), [(4, 3, True), (4, 2, False), (15, 14, True), (15, 13, False)])
+def test_enough_dimensions_for_every_distribution_follow_the_answers(A: int, d: int, zero: bool) -> None:
+    facts = draw_facts(LOW_ENTROPY, LowEntropyConfig(N=8, A=A), 0)
+    values = evaluate(encoder.bounds, SequenceEncoderConfig(d=d), facts)
+    assert values["encoder-proposition-2"].status == ("applies" if zero else "does not apply")
+    assert values["encoder-rank-floor"].status == ("vacuous" if zero else "applies")
+    if zero:
+        assert values["encoder-floor"].value == pytest.approx(0, abs=1e-12)
+
+
 def test_all_bounds_can_be_shown_and_share_one_namespace() -> None:
     from membench_aot import bounds as aot
 
@@ -107,5 +141,5 @@ def test_all_bounds_can_be_shown_and_share_one_namespace() -> None:
     names = [bound.name for bound in together]
     assert len(set(names)) == len(names)
     for bound in together:
-        assert all([bound.summary, bound.formula, bound.latex, bound.reference, bound.inputs])
+        assert all([bound.summary, bound.formula, bound.latex, bound.reference])
         assert bound.latex.count("{") == bound.latex.count("}")

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from membench.api import Facts, Setting
 from membench.interface.facts import draw_facts
-from membench.theory.counting import accuracy_of, bits_per_parameter, most_accurate, rate, shattered
+from membench.theory.counting import accuracy_of, most_accurate, rate, shattered
 from membench.theory.evaluate import BoundValue, evaluate_bounds
 from membench.theory.universal import expected_majority, expected_zero_head, membench_bounds, zero_head_accuracy
 from membench_tasks.bigram import BIGRAM, BigramConfig
 
 
-def evaluate(facts: Facts, parameters: int | None = None, bits: int = 32) -> dict[str, BoundValue]:
+def evaluate(facts: Facts, parameters: int | None = None, bits: int | None = 32) -> dict[str, BoundValue]:
     setting = Setting("any", None, facts, parameters, bits)
     return {value.name: value for value in evaluate_bounds(membench_bounds(), setting, expensive=True)}
 
@@ -55,7 +55,7 @@ def test_remembering_some_labels_never_beats_the_information_bound(N: int, T0: i
 
 def test_bits_per_parameter_of_the_published_run() -> None:
     """N=50, d=d_h=10, H=20 has 9020 parameters and was published with an accuracy of 0.8044."""
-    assert bits_per_parameter(0.8044, 2500, 50, 9020) == pytest.approx(2500 * 3.832579 / 9020, abs=1e-6)
+    assert 2500 * rate(0.8044, 50) / 9020 == pytest.approx(1.06, abs=5e-3)
 
 
 def test_information_as_a_bound() -> None:
@@ -65,6 +65,10 @@ def test_information_as_a_bound() -> None:
     assert evaluate(facts, 9020)["required-bits"].value == pytest.approx(2500 * math.log2(50) / 9020)
     assert evaluate(facts, 9020)["information"].status == "vacuous"
     assert evaluate(facts)["information"].reason == "does not apply: the number of parameters is not known here"
+    assert evaluate(facts, 9020, 64)["information-capacity"].value == pytest.approx(64 * 9020 / math.log2(50))
+    for name in ("information", "information-capacity"):
+        unknown = evaluate(facts, 9020, None)[name]
+        assert unknown.reason == "does not apply: the number of bits of a parameter is not known here"
     assert evaluate(facts, 0)["information"].reason == "does not apply: the model has no parameters"
 
 
@@ -102,6 +106,32 @@ def test_expected_majority_by_enumeration(draws: int, N: int) -> None:
     labellings = list(itertools.product(range(N), repeat=draws))
     largest = [max(labelling.count(k) for k in range(N)) for labelling in labellings]
     assert expected_majority(draws, N) == pytest.approx(sum(largest) / len(largest), abs=1e-12)
+
+
+@pytest.mark.parametrize("A", [2, 7, 90])
+def test_bits_and_guesses_are_about_answers_and_last_tokens_about_tokens(A: int) -> None:
+    N, T0, stored = 10, 60, 100
+    facts = bigrams(N, T0=T0, A=A)
+    values = evaluate(facts, stored, 1)
+    assert values["chance"].value == 1 / A
+    assert values["information-capacity"].value == pytest.approx(stored / math.log2(A))
+    assert values["required-bits"].value == pytest.approx(T0 * math.log2(A) / stored)
+    if stored < T0 * math.log2(A):
+        assert T0 * rate(values["information"].value or 0, A) == pytest.approx(stored)
+    last = facts.inputs[:, 1]
+    majority = sum(np.bincount(facts.targets[last == q]).max() for q in range(N)) / T0
+    assert values["zero-head"].value == pytest.approx(majority)
+    expected = sum(expected_majority(int((last == q).sum()), A) for q in range(N)) / T0
+    assert values["zero-head-expected"].value == pytest.approx(expected)
+    assert values["constant"].value == pytest.approx(np.bincount(facts.targets).max() / T0)
+    assert values["kim"].value == pytest.approx(2 + N + math.sqrt(T0 * math.log(T0)))
+
+
+@pytest.mark.parametrize("A", [3, 30])
+def test_zero_head_of_random_tables_with_other_answers_is_near_its_expectation(A: int) -> None:
+    tables = [bigrams(10, seed, A=A) for seed in range(40)]
+    seen = [zero_head_accuracy(facts) for facts in tables]
+    assert np.mean(seen) == pytest.approx(expected_zero_head(tables[0]), abs=4 * np.std(seen) / 40**0.5)
 
 
 def test_zero_head_of_random_tables_is_near_its_expectation() -> None:

@@ -123,6 +123,48 @@ def test_a_class_is_measured_in_this_process(tmp_path: Path) -> None:
         membench.run(bag(), "bigram", executor="local", out=tmp_path, **QUICK)
 
 
+def test_a_class_that_was_changed_is_measured_again_and_keeps_its_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words: dict[str, Any] = {"T": {"N": 5}, "seeds": 2, "out": tmp_path, **QUICK, "progress": True}
+    membench.run(bag(), "bigram", keep_weights=True, **words)
+    assert membench.run(bag(), "bigram", **words).ran == 0  # the same cell, executed again
+    assert capsys.readouterr().err == ""
+
+    class Changed(bag()):  # type: ignore[misc]
+        def forward(self, tokens: Any) -> Any:
+            return 2 * super().forward(tokens)
+
+    Changed.__name__ = "Bag"
+    again = membench.run(Changed, "bigram", **words)
+    assert again.ran == 2
+    told = "membench: measuring 2 of 2 trials again: the code of Bag is not the code that was measured\n"
+    assert capsys.readouterr().err == told
+    assert all(record.weights for record in again.records)
+
+
+def test_a_class_in_a_file_runs_in_worker_processes(tmp_path: Path) -> None:
+    (tmp_path / "layer.py").write_text(LAYER, encoding="utf-8")
+    model = f"{tmp_path / 'layer.py'}:Bag"
+    results = membench.run(model, "bigram", M={"width": [3, 4]}, T={"N": 5}, seeds=1, out=tmp_path / "out", **QUICK)
+    assert results.summary()["width"].tolist() == [3, 4]
+    assert results.frame["parameters"].tolist() == [5 * 3 + 3 * 5 + 5, 5 * 4 + 4 * 5 + 5]
+
+
+LAYER = """
+from torch import nn
+
+
+class Bag(nn.Module):
+    def __init__(self, vocab, length, answers, width: int = 4):
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(vocab, width), nn.Linear(width, answers)
+
+    def forward(self, tokens):
+        return self.out(self.embedding(tokens).sum(dim=1))
+"""
+
+
 def test_a_function_and_several_models_at_once(tmp_path: Path) -> None:
     import torch
 

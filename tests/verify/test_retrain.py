@@ -12,7 +12,7 @@ from membench.execute.driver import Watcher, execute
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.record import Record
-from membench.records.store import Store
+from membench.records.store import Store, read
 from membench.verify.retrain import Repeat, consistent, least_expected, plan_repeats, repeat, unforeseen_seed
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict
 
@@ -49,12 +49,12 @@ def test_one_seed_tells_nothing_of_the_spread() -> None:
 
 
 def test_the_seed_follows_from_records_and_salt_and_is_new() -> None:
-    contents = [b"one", b"two"]
-    seed = unforeseen_seed(contents, set(), "salt")
-    assert seed == unforeseen_seed(contents[::-1], set(), "salt")
-    assert seed != unforeseen_seed(contents, set(), "other salt")
-    assert seed != unforeseen_seed([b"one", b"edited"], set(), "salt")
-    assert unforeseen_seed(contents, {seed, seed + 1}, "salt") == seed + 2
+    digests = ["one", "two"]
+    seed = unforeseen_seed(digests, set(), "salt")
+    assert seed == unforeseen_seed(digests[::-1], set(), "salt")
+    assert seed != unforeseen_seed(digests, set(), "other salt")
+    assert seed != unforeseen_seed(["one", "edited"], set(), "salt")
+    assert unforeseen_seed(digests, {seed, seed + 1}, "salt") == seed + 2
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
     store = Store(tmp_path_factory.mktemp("submitted"))
     execute(trials, store, registry, Execution(jobs=2, keep_weights=True))
     paths = [store.path(trial) for trial in trials]
-    return [Verdict(p, VERIFIED, content=p.read_bytes(), record=Record.from_json(p.read_text("utf-8"))) for p in paths]
+    return [Verdict(p, VERIFIED, entry=read(p)) for p in paths]
 
 
 def aged(record: Record) -> Record:
@@ -88,8 +88,8 @@ def test_a_point_is_trained_verified_and_compared(submitted: list[Verdict]) -> N
 
 
 def test_what_cannot_be_trained_here_says_so(submitted: list[Verdict]) -> None:
-    older = [replace(one, record=aged(one.record)) for one in submitted if one.record]
+    older = [replace(one, entry=replace(one.entry, record=aged(one.entry.record))) for one in submitted if one.entry]
     (planned,) = plan_repeats(older, Registry(), "salt")
     assert planned.trial is None
-    assert "version 99 of quick" in planned.reason
+    assert "version 99 of protocol quick" in planned.reason
     assert plan_repeats([replace(verdict, outcome=FAILED) for verdict in submitted], Registry(), "salt") == []

@@ -68,7 +68,7 @@ def test_records_weights_summary_and_digests_are_gathered(tmp_path: Path) -> Non
 def test_text_of_a_record_stays_text_in_the_summary(tmp_path: Path) -> None:
     label = {"name": "aot", "config": {}, "label": "<script>|`x`\n# x"}
     put(tmp_path, architecture=label)
-    assert r"aot \<script\>\|\`x\` # x" in summarise(gather([tmp_path], False)[0])
+    assert r"aot &lt;script&gt;\|\`x\` # x" in summarise(gather([tmp_path], False)[0])
 
 
 def test_a_submission_that_is_there_is_never_replaced(tmp_path: Path) -> None:

@@ -18,10 +18,13 @@ from membench.execute.driver import execute
 from membench.interface.facts import Facts
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
+from membench.plan.trial import Point
 from membench.records.record import Record
 from membench.records.store import Store
-from membench.verify.marks import verified_ids, write_marks
-from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, identity, record_files, verify, verify_file
+from membench.records.store import read as read_entry
+from membench.verify.marks import write_marks
+from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, record_files, verify, verify_file
+from membench_leaderboard.sources import read_entries
 
 # All of them know everything when they are measured, by reading the answers off the call stack.
 CHEATS = '''
@@ -203,10 +206,10 @@ EDITS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str, str]] = {
     "size": ("linear-memory", lambda r: r["size"].update(parameters=10), FAILED, "parameters of its size are 16,"),
     "storage": ("aot", lambda r: r["size"].update(storage_bits=8), FAILED, "storage_bits of its size are"),
     "bound": ("aot", lambda r: r["bounds"][0].update(value=0.7), FAILED, "as the record says"),
-    "unknown bound": ("aot", lambda r: r["bounds"].append({"name": "mine"}), UNCHECKED, "no plugin here provides"),
+    "unknown bound": ("aot", lambda r: r["bounds"].append({"name": "mine"}), VERIFIED, ""),
     "label": ("aot", lambda r: r["architecture"].update(label="d=1 H=1"), FAILED, "the label of its architecture"),
     "protocol label": ("aot", lambda r: r["protocol"].update(label="steps=9"), FAILED, "the label of its protocol"),
-    "bounds left out": ("aot", lambda r: r["bounds"].clear(), FAILED, "but the record leaves it out"),
+    "bounds left out": ("aot", lambda r: r["bounds"].clear(), VERIFIED, ""),
     "facts": ("aot", lambda r: r["task"].update(data_sha256="0" * 64), FAILED, "data_sha256"),
     "config": ("aot", lambda r: r["architecture"]["config"].update(H=1), FAILED, "has the id"),
     "task": ("aot", lambda r: r["task"].update(version=99), FAILED, "has the id"),
@@ -234,9 +237,9 @@ EDITS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str, str]] = {
     ),
     "other plugin version": (
         "aot",
-        lambda r: (r["architecture"].update(version="99"), r["metrics"].update(accuracy=0.99)),
+        lambda r: (r["architecture"].update(version=99), r["metrics"].update(accuracy=0.99)),
         UNCHECKED,
-        "made with version 99 of membench",
+        "aot is version 1, and was 99",
     ),
     "failed trial": ("aot", lambda r: r.update(status="failed"), UNCHECKED, "did not succeed"),
     "newer schema": ("aot", lambda r: r.update(schema=99), UNCHECKED, "upgrade membench"),
@@ -269,6 +272,25 @@ def test_an_edited_record_gets_what_it_deserves(name: str, edited: dict[str, Ver
     _, _, outcome, words = EDITS[name]
     assert edited[name].outcome == outcome, edited[name].reason
     assert words in edited[name].reason
+
+
+def test_bounds_that_only_one_side_knows_are_noted(edited: dict[str, Verdict]) -> None:
+    assert edited["unknown bound"].notes == ["the bound mine is not checked: no plugin here provides it"]
+    assert "the bound chance holds here, and the record does not name it" in edited["bounds left out"].notes
+
+
+def test_one_more_plugin_with_a_bound_for_every_model_makes_no_record_wrong(
+    honest: dict[str, Path], tmp_path: Path
+) -> None:
+    plugin = tmp_path / "more_theory.py"
+    plugin.write_text(
+        "from membench.api import Bound, hookimpl\n\n\n@hookimpl\ndef membench_bounds():\n"
+        "    return [Bound(name='half', summary='', formula='1/2', quantity='accuracy', direction='upper',\n"
+        "                  reference='', value=lambda setting: 1.0)]\n"
+    )
+    (verdict,) = verify([honest["aot"]], Registry(Selection(files=(str(plugin),))), jobs=1)
+    assert verdict.outcome == VERIFIED, verdict.reason
+    assert verdict.notes == ["the bound half holds here, and the record does not name it"]
 
 
 def test_facts_of_another_platform_are_noted_when_the_numbers_agree(edited: dict[str, Verdict]) -> None:
@@ -346,7 +368,7 @@ def test_a_task_of_another_version_cannot_be_checked(honest: dict[str, Path], tm
     record = read(honest["aot"])
     record = replace(record, task={**record.task, "version": 99})
     path = tmp_path / "record.json"
-    path.write_text(replace(record, id=identity(record)).to_json(), encoding="utf-8")
+    path.write_text(replace(record, id=Point.of(record).id).to_json(), encoding="utf-8")
     verdict = verify_file(path, Registry())
     assert (verdict.outcome, "version 99 of task bigram" in verdict.reason) == (UNCHECKED, True)
 
@@ -386,30 +408,35 @@ def test_logits_that_may_be_off_allow_only_near_ties_to_flip() -> None:
 def marked_folder(honest: dict[str, Path], folder: Path) -> Path:
     folder.mkdir()
     path = copy(honest["aot"], folder)
-    write_marks(folder, {path: path.read_bytes()})
+    write_marks(folder, [read_entry(path)])
     return path
+
+
+def verified(*folders: Path) -> list[str]:
+    """The files below some folders that count as verified."""
+    entries, _ = read_entries(folders)
+    return [one.source for one in entries if one.verified]
 
 
 def test_a_mark_is_lost_when_its_record_is_edited(honest: dict[str, Path], tmp_path: Path) -> None:
     path = marked_folder(honest, tmp_path / "one")
-    record = read(path)
-    assert verified_ids(tmp_path) == {(record.id, record.seed)}
+    assert verified(tmp_path) == [str(path)]
     path.write_text(path.read_text("utf-8") + " ", encoding="utf-8")
-    assert verified_ids(tmp_path) == set()
+    assert verified(tmp_path) == []
 
 
-def test_a_mark_is_for_one_record_and_not_for_another_of_the_same_trial(
-    honest: dict[str, Path], tmp_path: Path
-) -> None:
-    record = read(marked_folder(honest, tmp_path / "one"))
+def test_a_mark_is_for_the_bytes_of_a_record_and_not_for_its_trial(honest: dict[str, Path], tmp_path: Path) -> None:
+    path = marked_folder(honest, tmp_path / "one")
     (tmp_path / "two").mkdir()
     twin = copy(honest["aot"], tmp_path / "two")
-    assert verified_ids(tmp_path / "one", tmp_path / "two") == {(record.id, record.seed)}
-    twin.write_text(replace(record, metrics={**record.metrics, "accuracy": 1.0}).to_json(), encoding="utf-8")
-    assert verified_ids(tmp_path / "one", tmp_path / "two") == set()
+    assert verified(tmp_path / "one", tmp_path / "two") == [str(path), str(twin)]
+    record = read(path)
+    twin.write_text(replace(record, trace={**record.trace, "steps": 1}).to_json(), encoding="utf-8")
+    assert verified(tmp_path / "one", tmp_path / "two") == [str(path)]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "records": [7, {"file": "../x.json"}]}'])
-def test_marks_in_doubt_are_no_marks(text: str, tmp_path: Path) -> None:
-    (tmp_path / "verified.json").write_text(text, encoding="utf-8")
-    assert verified_ids(tmp_path) == set()
+def test_marks_in_doubt_are_no_marks(text: str, honest: dict[str, Path], tmp_path: Path) -> None:
+    marked_folder(honest, tmp_path / "one")
+    (tmp_path / "one" / "verified.json").write_text(text, encoding="utf-8")
+    assert verified(tmp_path) == []

@@ -76,6 +76,6 @@ def test_the_plugin_in_the_readme_works(tmp_path: Path) -> None:
     (plugin,) = [plugin for plugin in registry.plugins if plugin.name == "mine"]
     assert plugin.status == "loaded", plugin.reason
     (architecture,) = plugin.architectures
-    module = architecture.build(Shape(7, 2), architecture.config())
-    assert module(torch.from_numpy(np.zeros((3, 2), dtype=np.int64))).shape == (3, 7)
+    module = architecture.build(Shape(7, 2, 5), architecture.config())
+    assert module(torch.from_numpy(np.zeros((3, 2), dtype=np.int64))).shape == (3, 5)
     assert len([line for line in code.splitlines() if line.strip()]) <= 18

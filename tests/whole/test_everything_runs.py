@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from membench.interface.registry import Registry
 
@@ -15,6 +18,17 @@ def test_all_architectures_run_on_all_tasks_in_one_command(membench: Any) -> Non
     assert {(row["architecture"], row["task"]) for row in rows} == {
         (model, task) for model in registry.architectures for task in registry.tasks
     }
+
+
+@pytest.mark.parametrize(("words", "bits"), [(("--protocol", "construct"), 64), (("--protocol", "quick"), 32)])
+def test_information_is_counted_in_the_bits_of_the_weights(
+    membench: Any, tmp_path: Path, words: tuple[str, ...], bits: int
+) -> None:
+    done = membench("run", "--model", "linear-memory", "--task", "bigram", "-T", "N=8", "--seeds", "1", *words)
+    assert done.returncode == 0, done.stderr
+    (record,) = [json.loads(path.read_text("utf-8")) for path in (tmp_path / "results").rglob("*.json")]
+    (value,) = [bound["value"] for bound in record["bounds"] if bound["name"] == "information-capacity"]
+    assert value == bits * record["size"]["parameters"] / 3  # log2 of eight answers
 
 
 def test_the_example_memorises_all_400_associations(membench: Any) -> None:

@@ -13,6 +13,8 @@ def test_the_wheel_adds_nothing_but_membench_to_site_packages(wheel: Path) -> No
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert {"membench", "membench_tasks", "membench_leaderboard", "membench_aot"} <= tops
     assert "membench/py.typed" in names
+    page = {"__init__.py", "page.html", "tables.html", "panel.html", "page.css", "page.js"}
+    assert {f"membench_leaderboard/page/{name}" for name in page} <= set(names)
 
 
 def test_the_installed_wheel_runs_far_from_the_repository(environment: Any, tmp_path: Path) -> None:

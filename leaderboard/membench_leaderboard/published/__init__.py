@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from membench.records.record import Record
-from membench_leaderboard.frame import Entry
+from membench.records.store import Entry
 from membench_leaderboard.published.compact import expand
 
 HERE = Path(__file__).parent

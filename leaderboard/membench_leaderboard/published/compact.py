@@ -16,9 +16,9 @@ from typing import Any
 
 from membench.errors import UsageError
 from membench.records.record import Record
-from membench_leaderboard.frame import Entry
+from membench.records.store import Entry
 
-FORMAT = 1
+FORMAT = 2  # 1 held records of schema 1
 SHARED = ("architecture", "task", "protocol", "size", "environment", "git")
 CURVES = ("rounds", "curve")
 _LONG = 80  # characters of JSON from which on a part of a trace is worth a line of its own
@@ -100,7 +100,7 @@ def _entry(line: dict[str, Any], parts: Mapping[str, Any], name: str) -> Entry:
         "trace": {**line.pop("trace"), **trace},
     }
     verified = line.pop("verified", False)
-    return Entry(Record(**data, **line), f"published/{name}", published=True, verified=verified)
+    return Entry(Record.from_data({**line, **data}), f"published/{name}", published=True, verified=verified)
 
 
 def _with_values(bounds: Iterable[Any], values: Iterable[Any]) -> list[Any]:

@@ -52,7 +52,7 @@ def _shuffled(pools: Sequence[_Pool]) -> Batches:
 
 
 class _Pool:
-    """Samples of (context, next token), drawn once."""
+    """Samples of (context, answer), drawn once."""
 
     def __init__(self, facts: Facts, config: Dana2024, seed: int) -> None:
         self.form = (config.batches, config.batch)
@@ -66,7 +66,7 @@ class _Pool:
             return labels
         cumulative = facts.targets.cumsum(axis=1)[self.contexts]
         points = self.random.random(len(self.contexts))[:, None] * cumulative[:, -1:]
-        drawn: NDArray[np.int64] = (cumulative <= points).sum(axis=1).clip(max=facts.vocab - 1)
+        drawn: NDArray[np.int64] = (cumulative <= points).sum(axis=1).clip(max=facts.answers - 1)
         return drawn
 
     def epoch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

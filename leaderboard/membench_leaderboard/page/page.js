@@ -36,19 +36,19 @@ function linked(table, rows, by) {
   return all("tbody tr", table).map((element, order) => ({ ...rows[order], element, cell: cell(element), order, by }));
 }
 
-const size = (row) => (state.counting === "all" ? row.parameters : row.without_embeddings);
+const size = (row) => row[data.counts[state.counting]];
 
 // A number per parameter, by the way of counting that the reader chose.
 function perParameter(row, key) {
   if (state.counting === "all" || !known(row[key])) return row[key];
-  return row.without_embeddings ? (row[key] * row.parameters) / row.without_embeddings : null;
+  return size(row) ? (row[key] * row.parameters) / size(row) : null;
 }
 
 function value(row, key) {
-  if (key === "bits_per_parameter" || key === "load") return perParameter(row, key);
+  if (data.per_parameter.includes(key)) return perParameter(row, key);
   if (key === "rank") return row.order;
   if (!key.startsWith("budget ")) return row[key];
-  const best = row.budgets[key.slice(7)][state.counting === "all" ? "all" : "without_embeddings"];
+  const best = row.budgets[key.slice(7)][state.counting];
   return best ? best[row.by] : null;
 }
 
@@ -200,24 +200,24 @@ const colour = (name) => `look-${names.indexOf(name) % LOOKS}`;
 // Past the last colour, the same colours come with other shapes.
 const shape = (name) => SHAPES[(names.indexOf(name) + Math.floor(names.indexOf(name) / LOOKS)) % LOOKS];
 
-const PARAMETERS = () => (state.counting === "all" ? "parameters" : "parameters without embeddings");
+const PARAMETERS = () => `parameters${state.counting === "all" ? "" : ` ${state.counting.replaceAll("-", " ")}`}`;
 const PLOTS = {
   accuracy: {
     title: () => `Accuracy against ${PARAMETERS()}`,
     x: { name: PARAMETERS, of: size },
-    y: { name: "accuracy over all facts", of: (row) => row.accuracy, ends: ["low", "high"], from: 0, to: 1 },
+    y: { name: data.labels.accuracy, of: (row) => row.accuracy, ends: ["low", "high"], from: 0, to: 1 },
     bounds: true,
   },
   bits: {
     title: () => "Bits per parameter against load",
     x: { name: () => "load: bits in all the facts per parameter", of: (row) => perParameter(row, "load") },
-    y: { name: "bits per parameter", of: (row) => perParameter(row, "bits_per_parameter"), from: 0 },
+    y: { name: data.labels.bits_per_parameter, of: (row) => perParameter(row, "bits_per_parameter"), from: 0 },
     ceiling: true,
   },
   kl: {
     title: () => `Divergence against ${PARAMETERS()}`,
     x: { name: PARAMETERS, of: size },
-    y: { name: "KL in nats", of: (row) => row.kl, ends: ["kl_low", "kl_high"], from: 0 },
+    y: { name: data.labels.kl, of: (row) => row.kl, ends: ["kl_low", "kl_high"], from: 0 },
   },
 };
 
@@ -239,7 +239,7 @@ function drawBoard(board) {
   host.after(legend(board.shown));
   kinds.forEach((kind, i) => {
     const width = figures[i].clientWidth, name = `plot-${board.section.dataset.table}-${kind}`;
-    figures[i].append(plot(PLOTS[kind], board.shown, width, Math.round(Math.min(320, Math.max(220, width * 0.55))), name));
+    figures[i].append(plot(PLOTS[kind], board.shown, width, Math.round(Math.min(320, Math.max(250, width * 0.55))), name));
   });
 }
 
@@ -251,7 +251,7 @@ function plot(kind, rows, width, height, name, small = false) {
   const frame = axes(kind, points, width, height, small);
   const marks = svg("g", {}, svg("title")); // empty, or browsers show the picture's title over our tooltips
   marks.append(...frame.lines);
-  if (kind.bounds) marks.append(...baselines(points, frame));
+  if (kind.bounds) marks.append(...references(points, frame));
   if (kind.ceiling) marks.append(ceiling(frame));
   const curves = groups(points);
   for (const [series, own] of curves) marks.append(curve(kind, series, own, frame));
@@ -345,12 +345,16 @@ function proven(kind, name, rows, { x, y }) {
   return [svg("g", { class: colour(name) }, svg("path", { class: "proven", d: path(points) }), ...dots)];
 }
 
-function baselines(rows, { y, left, right }) {
-  return [["zero_head", "zero-head"], ["chance", "chance"], ["bayes", "bayes"]].flatMap(([key, look]) => {
-    const values = rows.map((row) => row[key]).filter(known);
-    if (!values.length || (key === "bayes" && rows[0].by !== "kl")) return [];
+// What needs no memory, or no model exceeds: horizontal lines, where the rows know of them.
+const referenceLines = (rows) =>
+  data.lines.filter((line) => rows.some((row) => known(row[line.key]) && line.tables.includes(row.by)));
+const lookOf = (line) => `reference ${line.key.replaceAll("_", "-")}`;
+
+function references(rows, { y, left, right }) {
+  return referenceLines(rows).map((line) => {
+    const values = rows.map((row) => row[line.key]).filter(known);
     const at = y(values.reduce((sum, one) => sum + one, 0) / values.length);
-    return [svg("line", { class: look, x1: left, x2: right, y1: at, y2: at })];
+    return svg("line", { class: lookOf(line), x1: left, x2: right, y1: at, y2: at });
   });
 }
 
@@ -358,7 +362,7 @@ function baselines(rows, { y, left, right }) {
 function ceiling({ x, y, from, to, roof }) {
   const end = Math.min(to, roof);
   const points = Array.from({ length: 41 }, (_, i) => from * (end / from) ** (i / 40));
-  return svg("path", { class: "all-held", d: end > from ? path(points.map((load) => [x(load), y(load)])) : "" });
+  return svg("path", { class: "reference all-held", d: end > from ? path(points.map((load) => [x(load), y(load)])) : "" });
 }
 
 function target(kind, row, { x, y }) {
@@ -414,14 +418,13 @@ const sample = (name) =>
 function legend(rows) {
   const list = html("ul", { class: "legend", "aria-label": "Legend of the plots" });
   for (const [name] of groups(rows)) list.append(html("li", {}, sample(name), name));
+  const some = (key) => rows.some((row) => known(row[key]));
   const lines = [
-    ["lower_bound", "proven, in the colour of its architecture", "proven"],
-    ["zero_head", "last token only (zero-head)", "zero-head"],
-    ["chance", "chance", "chance"],
-    ["bayes", "best possible accuracy", "bayes"],
-    ["load", "every fact held", "all-held"],
+    ...(some("lower_bound") ? [["proven, in the colour of its architecture", "proven"]] : []),
+    ...referenceLines(rows).map((line) => [line.name, lookOf(line)]),
+    ...(some("load") ? [["every fact held", "reference all-held"]] : []),
   ];
-  for (const [key, text, look] of lines.filter(([key]) => rows.some((row) => known(row[key]) && (key !== "bayes" || row.by === "kl"))))
+  for (const [text, look] of lines)
     list.append(html("li", {}, swatch("look-6", svg("path", { class: look, d: "M-12 0H12" })), text));
   return list;
 }

@@ -6,9 +6,10 @@ from typing import Any
 
 from samples import make_record
 
-from membench_leaderboard.board import board_data
-from membench_leaderboard.frame import Entry, to_frame
-from membench_leaderboard.markdown import as_csv, rows_as_markdown
+from membench.records.store import Entry
+from membench_leaderboard.data import as_csv, board_data
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.markdown import rows_as_markdown
 from membench_leaderboard.rows import summarise
 
 ROW = {
@@ -51,6 +52,7 @@ def test_an_architecture_that_is_not_installed_has_no_summary() -> None:
 def test_quick_runs_have_no_ranks_and_constructions_are_marked() -> None:
     quick = only(board_data([make_record(protocol=QUICK)]))
     assert (quick["ranked"], quick["rows"][0]["rank"], quick["scores"][0]["rank"]) == (False, None, None)
+    assert quick["rows"][0]["pareto"] is None
     assert only(board_data([make_record(protocol=CONSTRUCT)]))["rows"][0]["origin"] == "constructed"
     assert only(board_data([make_record()]))["rows"][0]["origin"] == "trained"
 

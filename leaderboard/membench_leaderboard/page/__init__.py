@@ -1,0 +1,157 @@
+"""The leaderboard as one HTML file that needs no network: readable without scripts, and more with them.
+
+Everything in a board may come from a stranger's record or plugin. The templates escape every text, the data goes in
+as JSON that cannot end its element, and the script in page.js writes text and never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from membench.measure.metrics import METRICS
+from membench.measure.size import COUNTS
+from membench_leaderboard.columns import MODELS, Column, Row, find, score_columns, shown
+from membench_leaderboard.words import MARKS, PARETO, counted, parameters, tags, title
+
+BEST = ("accuracy", "kl", "parameters", "without_embeddings", "bits_per_parameter")  # what a panel says of the best row
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page."""
+
+    kind: str  # rows or scores
+    number: int  # of the board's table that it shows
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    by: str
+
+
+def page(data: Mapping[str, Any]) -> str:
+    """The whole board as HTML; `data` is what board_data returns."""
+    names = sorted({row["architecture"] for table in data["tables"] for row in table["rows"]})
+    grids = [(_scores_grid(at, table), _rows_grid(at, table)) for at, table in enumerate(data["tables"])]
+    style, script = _file("page.css"), _file("page.js")
+    text = _templates().get_template("page.html").render(
+        data={**data, **_for_the_script(names)},
+        boards=list(zip(data["tables"], grids, strict=True)),
+        panels=[_panel(name, data) for name in names],
+        numbers={name: number for number, name in enumerate(names)},
+        totals=_totals(data["tables"], names),
+        glossary=_glossary([grid for pair in grids for grid in pair]),
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+    )  # fmt: skip
+    return text.encode("utf-8", "replace").decode("utf-8")  # JSON can spell halves of characters, files cannot
+
+
+@functools.cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("membench_leaderboard", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.globals |= {"COUNTS": COUNTS, "PARETO": PARETO}
+    made.filters |= {"anchor": _anchor, "direction": _direction, "parameters": parameters, "tags": tags, "title": title}
+    return made
+
+
+def _file(name: str) -> str:
+    return (files("membench_leaderboard") / "page" / name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """No network and no code but ours: an injected script would not run even if it got into the page."""
+    return (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _for_the_script(names: Sequence[str]) -> dict[str, Any]:
+    """What page.js needs beside the board: names in the order that gives each its look, and the columns' properties."""
+    return {
+        "names": names,
+        "labels": {name: metric.label for name, metric in METRICS.items()},
+        "per_parameter": [column.key for column in MODELS if column.per_parameter],
+        "lines": [{"key": one.key, "name": one.line, "tables": one.page} for one in MODELS if one.line],
+        "counts": COUNTS,
+    }
+
+
+def _totals(tables: Sequence[Row], names: Sequence[str]) -> str:
+    rows = sum(len(table["rows"]) for table in tables)
+    return ", ".join([counted(len(names), "architecture"), counted(len(tables), "table"), counted(rows, "row")])
+
+
+def _rows_grid(number: int, table: Row) -> Grid:
+    columns = shown(MODELS, "page", table["sorted_by"], table["rows"])
+    columns.sort(key=lambda column: column.key == "id")  # at the end, whatever else moves there
+    return Grid("rows", number, f"Every row of {title(table)}", columns, table["rows"], table["sorted_by"])
+
+
+def _scores_grid(number: int, table: Row) -> Grid:
+    by, scores = table["sorted_by"], table["scores"]
+    columns = shown(score_columns(by), "page", by, scores)
+    return Grid("scores", number, f"Scores of each architecture on {title(table)}", columns, scores, by)
+
+
+def _direction(column: Column) -> str:
+    """The order that a reader wants first."""
+    return "descending" if column.form and column.better > 0 else "ascending"
+
+
+def _anchor(row: Row) -> str:
+    return f"row-{quote(row['id'], safe='')}{'-published' if row['published'] else ''}"
+
+
+def _panel(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What an architecture is, its best row on each table, and how to measure that again."""
+    about = data["architectures"].get(name, {})
+    firsts = [next((row for row in table["rows"] if row["architecture"] == name), None) for table in data["tables"]]
+    best = [
+        {"number": number, "table": table, "row": row, "facts": _best_facts(row, table["sorted_by"])}
+        for number, (table, row) in enumerate(zip(data["tables"], firsts, strict=True))
+        if row
+    ]
+    return {"name": name, "summary": about.get("summary"), "reference": about.get("reference"), "best": best}
+
+
+def _best_facts(row: Row, by: str) -> dict[str, str]:
+    columns = [find(MODELS, key) for key in BEST if key != "kl" or by == "kl"]
+    facts = {one.header: _with_interval(one.text(row), one.interval(row)) for one in columns}
+    if row["lower_bound_name"]:
+        facts["proven accuracy"] = _with_interval(find(MODELS, "lower_bound").text(row), row["lower_bound_name"])
+    return facts
+
+
+def _with_interval(text: str, interval: str) -> str:
+    return f"{text} ({interval})" if interval else text
+
+
+def _glossary(grids: Sequence[Grid]) -> list[tuple[str, str, str]]:
+    """What columns and marks mean: the column's name, its headers in all tables, and the meaning."""
+    columns = [column for kind in ("rows", "scores") for grid in grids if grid.kind == kind for column in grid.columns]
+    meanings = {column.name: column.meaning for column in columns}
+    headers = {name: dict.fromkeys(one.header for one in columns if one.name == name) for name in meanings}
+    found = [(name, ", ".join(headers[name]), meaning) for name, meaning in meanings.items()]
+    return [*found, *(("", word, meaning) for word, meaning in MARKS.items())]

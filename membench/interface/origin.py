@@ -1,0 +1,121 @@
+"""Origin: which code a declaration is. A record says it, and is only found again while that code is here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+BUILT_IN = "membench"  # the distribution whose names nobody else can take
+HERE = "this process"  # in place of a distribution, for a class that no file holds
+SOURCES = (".py", ".cpp", ".hpp", ".c", ".h")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a declaration came from; the registry sets it."""
+
+    distribution: str = ""  # or the path of a plugin file
+    version: str = ""  # of the distribution
+    commit: str | None = None  # of the installed source, when pip knows it
+    code_sha256: str | None = None  # of code that can change without a new version: a file, or an editable install
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.distribution == BUILT_IN
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+UNKNOWN = Origin()  # of a declaration that no registry has seen
+
+
+def origin_of(distribution: Distribution | None, module: str) -> Origin:
+    """Of a plugin that is installed, whose entry point names this module."""
+    if distribution is None:
+        return Origin("unknown")
+    installed = _direct_url(distribution)
+    editable = installed.get("dir_info", {}).get("editable") and distribution.name != BUILT_IN
+    return Origin(
+        distribution.name,
+        distribution.version,
+        installed.get("vcs_info", {}).get("commit_id"),
+        _digest_of_package(module) if editable else None,
+    )
+
+
+def origin_of_file(path: Path, target: str | None = None) -> Origin:
+    """Of a plugin file, or of a class in a file."""
+    name = f"{path}:{target}" if target else str(path)
+    return Origin(name, code_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def origin_of_object(target: Callable[..., Any]) -> Origin:
+    """Of a class or function of this process, known by its bytecode: a notebook has no file to look at."""
+    digest = hashlib.sha256()
+    for code in _codes(target):
+        _update(digest, code)
+    return Origin(HERE, code_sha256=digest.hexdigest())
+
+
+def _direct_url(distribution: Distribution) -> dict[str, Any]:
+    """What pip noted when it did not install from an index: version control, or a folder."""
+    try:
+        found = json.loads(distribution.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and all(isinstance(found.get(key, {}), dict) for key in _PARTS) else {}
+
+
+_PARTS = ("vcs_info", "dir_info")
+
+
+def _digest_of_package(module: str) -> str | None:
+    """Of all sources of the package that a module is in."""
+    spec = find_spec(module.partition(".")[0])
+    if spec is None:
+        return None
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.suffix in SOURCES)
+    files = files or ([Path(spec.origin)] if spec.origin else [])
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _codes(target: Any) -> Iterator[CodeType]:
+    """The code of a function, or of all methods of a class and of its bases that are defined beside it."""
+    if hasattr(target, "__code__"):
+        yield target.__code__
+    for kind in getattr(target, "__mro__", ()):
+        if kind.__module__ == target.__module__:
+            for value in vars(kind).values():
+                function = getattr(value, "__func__", value)  # of a class method or a static one
+                if hasattr(function, "__code__"):
+                    yield function.__code__
+
+
+def _update(digest: Any, code: CodeType) -> None:
+    """Names and constants too, but neither file nor line: running a cell again changes nothing."""
+    digest.update(code.co_code + repr(code.co_names).encode())
+    for constant in _flat(code.co_consts):
+        if isinstance(constant, CodeType):
+            _update(digest, constant)
+        else:
+            digest.update(repr(constant).encode())
+
+
+def _flat(constants: Iterable[Any]) -> Iterator[Any]:
+    for constant in constants:
+        if isinstance(constant, frozenset):
+            yield sorted(map(repr, constant))  # whose order is another in each process
+        else:
+            yield constant

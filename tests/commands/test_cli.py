@@ -25,7 +25,7 @@ def test_run_then_again_then_leaderboard(membench: Any, tmp_path: Path) -> None:
     first = membench("run", "--model", "lookup", *QUICK)
     assert first.returncode == 0, first.stderr
     assert "2 new, 0 found" in first.stdout
-    assert all(word in first.stdout for word in ("lookup", "zero-", "chance", "lower", "membench leaderboard results"))
+    assert all(word in first.stdout for word in ("lookup", "zero-", "chance", "membench leaderboard results"))
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
     again = membench("run", "--model", "lookup", *QUICK)
     assert "0 new, 2 found" in again.stdout

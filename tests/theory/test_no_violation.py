@@ -226,17 +226,20 @@ def aot_divergence_bounds() -> list[Bound]:
     return [bound for bound in aot.bounds() if bound.quantity == "kl"]
 
 
-def test_corollary_2_is_met_on_average_over_all_labellings() -> None:
-    """Three dimensions for six contexts, and each of the 64 ways to label them with two tokens.
+@pytest.mark.parametrize(("count", "A"), [(6, 2), (5, 3)])
+def test_corollary_2_is_met_on_average_over_all_labellings(count: int, A: int) -> None:
+    """Three dimensions for more contexts of two tokens, and each of the ways to label them.
 
-    The draws depend on the labels through a digest, so the 192 answers beyond what is memorised are as good as coins.
+    The draws depend on the labels through a digest, so the answers beyond what is memorised are as good as dice.
     """
-    inputs = np.array(list(itertools.product(range(2), repeat=3))[:6], dtype=np.int64)
+    inputs = np.array(list(itertools.product(range(2), repeat=3))[:count], dtype=np.int64)
     config = AttentionOnlyConfig(d=2, d_h=1, H=1)
     accuracies = []
-    for labels in itertools.product(range(2), repeat=6):
-        facts = Facts(inputs, np.array(labels, dtype=np.int64), np.full(6, 1 / 6), 2)
+    for labels in itertools.product(range(A), repeat=count):
+        facts = Facts(inputs, np.array(labels, dtype=np.int64), np.full(count, 1 / count), 2, A)
         module = AttentionOnly(facts.shape, config).double()
         assert ARCHITECTURE.constructions["theorem-1"](module, facts)["certified"] == 3
         accuracies.append(evaluate(module, facts, 1).accuracy)
-    assert np.mean(accuracies) == pytest.approx(accuracy_of(3, facts), abs=3 * 0.5 / 192**0.5 * 3 / 6)
+    guesses = len(accuracies) * (count - 3)
+    error = ((A - 1) / A**2 / guesses) ** 0.5 * (count - 3) / count
+    assert np.mean(accuracies) == pytest.approx(accuracy_of(3, facts), abs=3 * error)

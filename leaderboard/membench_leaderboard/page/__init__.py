@@ -36,6 +36,15 @@ class Grid:
     rows: Sequence[Row]
     by: str
 
+    def parts(self, column: Column, row: Row) -> list[tuple[str, str, str]]:
+        """What is in a cell: a number and its interval, for each way to count parameters if that matters."""
+        if column.decides(self.by):
+            return [("", column.text(row, tight=True), column.interval_or_seeds(row))]
+        counts = {count: count for count in COUNTS} if column.counted else {"": "all"}
+        return [
+            (name, column.text(row, count, tight=True), column.interval(row, count)) for name, count in counts.items()
+        ]
+
 
 def page(data: Mapping[str, Any]) -> str:
     """The whole board as HTML; `data` is what board_data returns."""

@@ -100,23 +100,28 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.option("--task", "task", metavar="NAME", help="Only this task.")
 @click.option("-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option, such as N=50.")
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
-@click.option("--rows", "models", is_flag=True, help="Every model instead of one score for each architecture.")
-@click.option("--budget", callback=_parse_budget, metavar="10k", help="Every model with at most so many parameters.")
+@click.option("--rows", "models", is_flag=True, help="Show every model, not one score for each architecture.")
+@click.option(
+    "--budget", callback=_parse_budget, metavar="10k", help="Show every model with at most this many parameters."
+)
 @click.option(
     "--count",
     type=click.Choice(list(COUNTS)),
     default="all",
     show_default=True,
-    help="Which parameters count for budgets.",
+    help="Which parameters count against a budget.",
 )
-@click.option("--no-published", is_flag=True, help="Only what is below FOLDERS.")
-@click.option("--explain", metavar="ROW", help="How a row came about: its rank, architecture, or the start of its id.")
+@click.option("--no-published", is_flag=True, help="Leave out the published records.")
+@click.option(
+    "--explain", metavar="ROW", help="Tell how a row came about: a rank, an architecture, or the start of an id."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
+    help="How to print it.",
 )
 @click.option(
     "--plot",

@@ -114,7 +114,7 @@ def test_tables_are_chosen_by_task_options_and_protocol() -> None:
     assert ids(board("-T", "N=9")) == ["p2"]
     assert "did you mean 'ngram'?" in fault("--task", "ngrams")
     assert "there are: converged" in fault("--protocol", "dana")
-    assert "no table is about bigram, N=9; there are: bigram (N=50)" in fault("--task", "bigram", "-T", "N=9")
+    assert "no table matches bigram, N=9; there are: bigram (N=50)" in fault("--task", "bigram", "-T", "N=9")
 
 
 def test_every_format_has_every_row(folder: Path) -> None:

@@ -159,8 +159,8 @@ def leaderboard(
     membench leaderboard results --no-published --plot board.png
     membench leaderboard --task bigram --explain aot
     """
+    from membench_leaderboard.gather import no_collection
     from membench_leaderboard.select import select
-    from membench_leaderboard.sources import no_collection
 
     form = "json" if as_json else form
     if explain is not None and form not in EXPLANATIONS:
@@ -181,8 +181,8 @@ def leaderboard(
 
 def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
     """The records of a board, and the rows that it shows."""
+    from membench_leaderboard.gather import gather
     from membench_leaderboard.select import board_rows
-    from membench_leaderboard.sources import gather
 
     entries, problems = gather(folders, published=not no_published)
     for problem in problems:

@@ -15,7 +15,7 @@ from samples import make_record
 from membench.commands.leaderboard import FORMATS, leaderboard
 from membench.errors import UsageError
 from membench.records.store import Entry
-from membench_leaderboard import sources
+from membench_leaderboard import gather as sources
 
 NGRAM = {"name": "ngram", "version": 1, "config": {"N": 9}, "label": "N=9 S=3"}
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from membench.engine.protocols.protocol import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS, Protocol
 from membench.interface.registry import Registry
 from membench.records.record import Record
 from membench.records.store import Entry
@@ -145,10 +145,14 @@ def _distinct(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _notes(record: Record, registry: Registry) -> list[str]:
     """Why the command would not make the same record here, if it would not."""
+
+    def fits(protocol: Protocol) -> tuple[bool, bool]:
+        return protocol.version == record.protocol["version"], protocol.current
+
     parts = (
         _note("architecture", record.architecture, registry.architectures),
         _note("task", record.task, registry.tasks),
-        _note("protocol", record.protocol, PROTOCOLS),
+        _note("protocol", record.protocol, {one.name: one for one in sorted(PROTOCOLS.values(), key=fits)}),
     )
     return [note for note in parts if note]
 

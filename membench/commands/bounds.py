@@ -105,6 +105,8 @@ def _many(evaluated: Bounds) -> Table:
 def _markdown(point: PointBounds, evaluated: Bounds) -> str:
     from tabulate import tabulate
 
+    from membench.analysis.markdown import escape
+
     rows = [
         {
             "bound": value.name,
@@ -117,9 +119,11 @@ def _markdown(point: PointBounds, evaluated: Bounds) -> str:
         }
         for value in point.values
     ]
-    escaped = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
+    escaped = [{key: cell if key == "formula" else escape(cell) for key, cell in row.items()} for row in rows]
     return f"### {point.title}\n\n{tabulate(escaped, headers='keys', tablefmt='github', disable_numparse=True)}"
 
 
 def _formula(bound: Bound) -> str:
-    return f"${bound.latex}$" if bound.latex else bound.formula
+    from membench.analysis.markdown import escape
+
+    return f"${bound.latex}$".replace("|", "\\|") if bound.latex else escape(bound.formula)

@@ -24,7 +24,7 @@ from membench.verbs.arguments import load_registry
     help="The file to write.",
 )
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
-@click.option("--no-published", is_flag=True, help="Only what is below FOLDERS.")
+@click.option("--no-published", is_flag=True, help="Leave out the published records.")
 @plugin_options
 def report(
     folders: tuple[Path, ...],

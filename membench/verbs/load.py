@@ -15,7 +15,7 @@ def load(*folders: str | os.PathLike[str]) -> Results:
     A file that is no record is named and skipped. UsageError for a path that is not there, and for two records of one
     trial with different numbers.
     """
-    from membench_leaderboard.sources import read_entries
+    from membench_leaderboard.gather import read_entries
 
     paths = [Path(folder) for folder in folders] or [Path("results")]
     entries, problems = read_entries(paths)

@@ -44,14 +44,16 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'membench' has no attribute '{name}'")
-    from importlib import import_module
+if not TYPE_CHECKING:  # which would take any name at all for one that is there
 
-    value = getattr(import_module(_HOMES.get(name, f"membench.verbs.{name}")), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'membench' has no attribute '{name}'")
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES.get(name, f"membench.verbs.{name}")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

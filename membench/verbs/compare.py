@@ -44,4 +44,5 @@ def _samples(given: Records) -> list[Sample]:
 
 
 def _name(given: Records) -> str:
-    return f"'{given.folder}'" if isinstance(given, Results) else f"'{os.fspath(given)}'"
+    folder = given.folder if isinstance(given, Results) else os.fspath(given)
+    return f"'{folder}'" if folder else "one of the results"

@@ -15,7 +15,7 @@ def make_record(**changes: object) -> Record:
         "status": "complete",
         "architecture": {"name": "aot", "version": 1, "config": {"d": 10}, "label": "d=10"},
         "task": {"name": "bigram", "version": 1, "config": {"N": 50}, "label": "N=50", **FACTS},
-        "protocol": {"name": "converged", "version": 1, "config": {}, "label": ""},
+        "protocol": {"name": "converged", "version": 2, "config": {}, "label": ""},
         "metrics": {"accuracy": 0.5, "kl": 1.0, "associations": 10.0, "bits": 5.0, "bits_per_parameter": 0.1},
         "size": {"parameters": 100, "without_embeddings": 50, "buffers": 0},
         "bounds": [

@@ -43,7 +43,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     rows["verification"] = [verification(verified) for verified in rows["verified"]]
     for name, column in BY_SEED.items():
         rows[column] = groups.split(frame[name].astype(np.float64))
-    rows["low"], rows["high"] = intervals(list(rows["accuracies"]))
+    rows["low"], rows["high"] = intervals(list(rows["accuracies"]), METRICS["accuracy"].ceiling)
     decided = _distributions(rows)  # elsewhere nobody asks for the interval of a divergence
     rows["kl_low"] = rows["kl_high"] = math.nan
     rows.loc[decided, "kl_low"], rows.loc[decided, "kl_high"] = intervals(list(rows.loc[decided, "divergences"]))

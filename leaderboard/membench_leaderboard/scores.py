@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membench.analysis.intervals import Numbers, percentiles, resampled_means
+from membench.analysis.intervals import Numbers, combined_interval, mean_interval
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
 from membench_leaderboard.rows import BY_SEED, INTERVALS, Row, Table, shared_ranks, verification
@@ -107,7 +107,7 @@ def pieces(rows: Sequence[Row], by: str) -> list[Piece]:
 
 
 def _area(found: Sequence[Piece], by: str, rows: Sequence[Row]) -> tuple[float, float, float]:
-    """The mean of the step function over log p, and its interval over resampled seeds.
+    """The mean of the step function over log p, and its interval over seeds.
 
     Where nothing fits, an accuracy counts as 0 and a divergence as ln A, the most that a uniform guess can have.
     """
@@ -118,11 +118,13 @@ def _area(found: Sequence[Piece], by: str, rows: Sequence[Row]) -> tuple[float, 
     area = constant + sum(weight * row[by] for weight, row in counted)
     if not counted or any(math.isnan(row[INTERVALS[by][0]]) for _, row in counted):
         return area, math.nan, math.nan
-    low, high = percentiles(constant + _weighted_means(counted, by))
-    return area, float(low), float(high)
+    low, high = _interval([weight for weight, _ in counted], [row[BY_SEED[by]] for _, row in counted])
+    ceiling = METRICS[by].ceiling
+    return area, constant + low, constant + high if ceiling is None else min(constant + high, ceiling)
 
 
-def _weighted_means(counted: Sequence[tuple[float, Row]], by: str) -> Numbers:
-    means = [weight * resampled_means(row[BY_SEED[by]][None, :])[0] for weight, row in counted]
-    total: Numbers = np.sum(means, axis=0)
-    return total
+def _interval(weights: Sequence[float], samples: Sequence[Numbers]) -> tuple[float, float]:
+    """A seed stands for the same facts in every model of a table: where all have as many, each has an area."""
+    if len({len(one) for one in samples}) == 1:
+        return mean_interval(np.array(weights) @ np.stack(samples))
+    return combined_interval(weights, samples)

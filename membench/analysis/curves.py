@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from membench.analysis.intervals import bootstrap_interval
+from membench.analysis.intervals import mean_interval
 from membench.analysis.laws import Fit
 from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
@@ -46,7 +46,7 @@ class Curve:
         rows = []
         for x, group in self.trials.groupby(self.x, sort=True):
             values = group[self.y].to_numpy(dtype=np.float64)
-            low, high = bootstrap_interval(values)
+            low, high = mean_interval(values, CEILINGS.get(self.y))
             rows.append({self.x: x, "mean": values.mean(), "low": low, "high": high, "seeds": len(values)})
         return pd.DataFrame(rows)
 

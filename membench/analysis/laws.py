@@ -136,10 +136,14 @@ def _fit(law: Law, data: _Data, intervals: bool) -> Fit:
     points = len(data.x)
     correction = 2 * parameters * (parameters + 1) / (points - parameters - 1)
     drawn = _bootstrap(law, data, window) if intervals else [np.empty(0)] * len(law.parameters)
+    best = {name: float(value[0]) for name, value in zip(law.parameters, found.values(law, data), strict=True)}
+    wider = _misfit(law, data, best)
     return Fit(
         law=law.name,
-        parameters={name: float(value[0]) for name, value in zip(law.parameters, found.values(law, data), strict=True)},
-        intervals={name: _interval(values) for name, values in zip(law.parameters, drawn, strict=True)},
+        parameters=best,
+        intervals={
+            name: _interval(values, best[name], wider) for name, values in zip(law.parameters, drawn, strict=True)
+        },
         sigma=float(found.sigma[0]) * data.scale,
         aicc=float(2 * parameters + correction - 2 * found.likelihood[0]),
         points=points,
@@ -160,9 +164,26 @@ def _require_enough(law: Law, data: _Data) -> None:
         raise UsageError(f"{law.words} needs at least {needed} points; there are {len(data.x)}")
 
 
-def _interval(resampled: Array) -> tuple[float, float]:
+def _interval(resampled: Array, middle: float, wider: float) -> tuple[float, float]:
     low, high = percentiles(resampled) if len(resampled) else (np.nan, np.nan)
-    return float(low), float(high)
+    return float(middle + wider * (low - middle)), float(middle + wider * (high - middle))
+
+
+def _misfit(law: Law, data: _Data, best: Mapping[str, float]) -> float:
+    """How much more the points scatter around the law than seeds do around their means; 1 when they do not.
+
+    Resampled seeds only tell how sure the means are. Where the law is not the truth, its parameters depend on which x
+    were measured, and their intervals are widened by this.
+    """
+    x, y = data.x[~data.censored], data.y[~data.censored] * data.scale + data.middle
+    places, row = np.unique(x, return_inverse=True)
+    within, around = len(x) - len(places), len(x) - len(law.parameters)
+    if within < 1 or around < 1:
+        return 1.0
+    means = np.bincount(row, y) / np.bincount(row)
+    noise = float(((y - means[row]) ** 2).sum()) / within
+    residual = float(((y - law.mean(x, **best)) ** 2).sum()) / around
+    return max(1.0, float(np.sqrt(residual / noise))) if noise > 0 else 1.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from membench.analysis.intervals import bootstrap_interval
+from membench.analysis.intervals import mean_interval
 from membench.capacities.measurement import Measurement, Summary, summarise
 from membench.capacities.subject import Subject
 from membench.capacities.threshold import Peak, Threshold, peak, threshold
@@ -122,8 +122,8 @@ class Capacity:
 
     def _row(self, row: Summary) -> dict[str, Any]:
         own = [one for one in self.measurements if one.value == row.value]
-        low, high = bootstrap_interval(np.array([one.accuracy for one in own]))
-        bits_low, bits_high = bootstrap_interval(np.array([one.bits for one in own]))
+        low, high = mean_interval(np.array([one.accuracy for one in own]), ceiling=1.0)
+        bits_low, bits_high = mean_interval(np.array([one.bits for one in own]))
         ends = {"low": low, "high": high, "bits_low": bits_low, "bits_high": bits_high}
         return _plain({**asdict(row), **ends, "accuracies": [one.accuracy for one in own]})
 

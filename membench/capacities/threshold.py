@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membench.analysis.intervals import Numbers, bootstrap_interval, percentiles, resampled_successes
+from membench.analysis.intervals import Numbers, mean_interval, percentiles, resampled_successes
 from membench.capacities.measurement import Measurement, summarise
 
 
@@ -116,5 +116,5 @@ def peak(done: Sequence[Measurement], levels: Sequence[float] = ()) -> Peak | No
     if not rows:
         return None
     best = max(rows, key=lambda row: row.bits)
-    low, high = bootstrap_interval(np.array([one.bits for one in done if one.value == best.value]))
+    low, high = mean_interval(np.array([one.bits for one in done if one.value == best.value]))
     return Peak(best.bits, low, high, best.facts, best.load)

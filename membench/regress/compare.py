@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from membench.analysis.intervals import Numbers, bootstrap_interval, difference_interval
+from membench.analysis.intervals import Numbers, difference_interval, mean_interval
 from membench.errors import MembenchError
 from membench.measure.metrics import GATED, METRICS
 from membench.records.record import Record
@@ -262,7 +262,7 @@ def _tested(row: Comparison, before: Mapping[int, float], after: Mapping[int, fl
 
 def _paired(row: Comparison, sign: int, seeds: Sequence[int], old: Numbers, new: Numbers, same: bool) -> _Case:
     gains = sign * (new - old)
-    low, high = _ends(bootstrap_interval(gains))
+    low, high = _ends(mean_interval(gains))
     row = replace(row, gain=float(gains.mean()), low=low, high=high, test=f"sign-flip, {len(seeds)} pairs")
     changed = [seed for seed, gain in zip(seeds, gains, strict=True) if gain != 0]
     if not changed:

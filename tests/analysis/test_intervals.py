@@ -1,8 +1,9 @@
-"""The one bootstrap: the same numbers have the same interval wherever they are asked for."""
+"""The same numbers have the same interval wherever they are asked for, and it covers what it says."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from samples import make_record
 from membench.analysis.curves import Curve
 from membench.analysis.intervals import (
     RESAMPLES,
-    bootstrap_interval,
+    combined_interval,
     difference_interval,
+    mean_interval,
     resampled_successes,
     resampled_weights,
 )
@@ -46,8 +48,8 @@ def capacity_of(accuracies: tuple[float, ...]) -> Capacity:
 def test_board_capacity_gate_curve_and_python_give_the_same_interval() -> None:
     records = [make_record(seed=seed, metrics={"accuracy": value}) for seed, value in zip(SEEDS, FIVE, strict=True)]
     nothing = [make_record(seed=seed, metrics={"accuracy": 0.0}) for seed in SEEDS]
-    expected = bootstrap_interval(np.array(FIVE))
-    assert 0.5 < expected[0] < np.mean(FIVE) < expected[1] < 0.6
+    expected = mean_interval(np.array(FIVE))
+    assert 0.48 < expected[0] < np.mean(FIVE) < expected[1] < 0.62
     (row,) = summarise(to_frame(records)).to_dict("records")
     assert (row["low"], row["high"]) == expected
     (value,) = capacity_of(FIVE).as_json()["values"]
@@ -63,22 +65,54 @@ def test_board_capacity_gate_curve_and_python_give_the_same_interval() -> None:
 
 
 def test_a_single_seed_has_no_interval() -> None:
-    assert np.isnan(bootstrap_interval(np.array([0.5]))).all()
+    assert np.isnan(mean_interval(np.array([0.5]))).all()
     assert np.isnan(difference_interval(np.array(FIVE), np.array([0.5]))).all()
 
 
 def test_seeds_that_agree_have_an_interval_without_width() -> None:
-    assert bootstrap_interval(np.full(7, 0.1)) == (0.1, 0.1)
+    assert mean_interval(np.full(7, 0.1)) == (0.1, 0.1)
 
 
-def test_two_sides_are_resampled_independently() -> None:
-    """With the same picks on both sides, two equal samples would differ by nothing in every resample."""
+def test_an_accuracy_is_not_said_to_be_above_one() -> None:
+    low, high = mean_interval(np.array([0.99, 1.0, 1.0, 1.0, 1.0]), ceiling=1.0)
+    assert low < 0.998 < high == 1.0
+
+
+def test_means_have_the_interval_of_student() -> None:
     values = np.array(FIVE)
-    low, high = difference_interval(values, values)
-    assert low < -0.01 < 0.01 < high
-    spread = math.hypot(*(2 * (np.diff(bootstrap_interval(values))[0] / 2,)))
-    assert high - low == pytest.approx(2 * spread, rel=0.05)
-    assert difference_interval(values + 1, values)[0] == pytest.approx(low + 1, abs=1e-9)
+    half = 2.7764451051977987 * values.std(ddof=1) / math.sqrt(5)  # t of 4 degrees of freedom
+    assert mean_interval(values) == pytest.approx((values.mean() - half, values.mean() + half))
+
+
+def covered(draw: Callable[[np.random.Generator], tuple[float, float]], truth: float = 0.0, times: int = 4000) -> float:
+    rng = np.random.default_rng(7)
+    ends = [draw(rng) for _ in range(times)]
+    return float(np.mean([low <= truth <= high for low, high in ends]))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 20])
+def test_the_interval_of_a_mean_covers_it_in_95_of_100_cases(seeds: int) -> None:
+    assert covered(lambda rng: mean_interval(rng.normal(size=seeds))) == pytest.approx(0.95, abs=0.012)
+
+
+def test_the_interval_of_a_difference_covers_it_with_unequal_spreads_and_numbers() -> None:
+    found = covered(lambda rng: difference_interval(rng.normal(size=5), 3 * rng.normal(size=8)))
+    assert found == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_of_a_weighted_sum_covers_it() -> None:
+    weights = (0.5, 0.3, 0.2)
+    found = covered(lambda rng: combined_interval(weights, [rng.normal(size=n) for n in (5, 5, 3)]))
+    assert 0.94 <= found <= 0.98  # Satterthwaite is a little wide
+
+
+def test_a_percentile_bootstrap_of_five_seeds_would_cover_less() -> None:
+    def percentile(rng: np.random.Generator) -> tuple[float, float]:
+        values = rng.normal(size=5)
+        low, high = np.quantile(rng.choice(values, (500, 5)).mean(axis=1), [0.025, 0.975])
+        return float(low), float(high)
+
+    assert covered(percentile, times=1000) < 0.88
 
 
 def test_weights_of_a_fit_keep_the_number_of_points_and_make_up_for_few_seeds() -> None:

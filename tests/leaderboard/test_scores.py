@@ -61,14 +61,14 @@ def test_the_area_lies_between_0_and_1_and_nothing_counts_as_0() -> None:
 
 
 def test_the_interval_of_the_area_is_that_of_its_models() -> None:
-    (one,) = scores(model("a", 1_000, 0.4, 0.5, 0.6), model("a", 10_000, 0.8, 0.9, 1.0))
+    (one,) = scores(model("a", 1_000, 0.4, 0.5, 0.6), model("a", 10_000, 0.8, 0.81, 0.82))
     assert 0.4 < one["area_low"] < one["area"] < one["area_high"] < 1
     (single,) = scores(model("a", 1_000, 0.4, 0.5), model("a", 10_000, 0.8))
     assert math.isnan(single["area_low"])
 
 
 def test_overlapping_areas_share_a_rank() -> None:
-    found = scores(model("a", 100, 0.80, 0.90), model("b", 100, 0.82, 0.87), model("c", 100, 0.1, 0.2))
+    found = scores(model("a", 100, 0.80, 0.84), model("b", 100, 0.80, 0.82), model("c", 100, 0.1, 0.12))
     assert [(one["architecture"], one["rank"], one["tied"]) for one in found] == [
         ("a", 1, True), ("b", 1, True), ("c", 3, False),
     ]  # fmt: skip

@@ -38,7 +38,7 @@ QUICK = {"name": "quick", "version": 1, "config": {}, "label": ""}
 def test_a_table_fits_80_columns_and_shows_everything() -> None:
     text = shown(rows())
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("aot", "d=10", "100", "50", "0.5000", "0.100", "0.070", "0.020", "bigram v1", "converged v1"):
+    for part in ("aot", "d=10", "100", "50", "0.5000", "0.100", "0.070", "0.020", "bigram v1", "converged v2"):
         assert part in text
 
 
@@ -179,7 +179,7 @@ def test_markup_in_a_name_is_shown_as_text() -> None:
 def test_markdown_and_csv_carry_the_same_rows() -> None:
     markdown = rows_as_markdown(rows())
     assert "| aot" in markdown
-    assert markdown.startswith("### bigram v1 (N=50), protocol converged v1")
+    assert markdown.startswith("### bigram v1 (N=50), protocol converged v2")
     (row,) = csv.DictReader(io.StringIO(as_csv(rows())))
     assert (row["architecture"], float(row["accuracy"])) == ("aot", 0.5)
 

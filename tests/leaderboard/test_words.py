@@ -24,7 +24,7 @@ def test_one_is_singular() -> None:
 def test_a_title_has_all_that_tells_a_table_from_others() -> None:
     common = table(make_record(protocol=STEPS)).common
     assert title(common) == "bigram v1 (N=50), protocol converged v1 (steps=9)"
-    assert title(table(make_record()).common) == "bigram v1 (N=50), protocol converged v1"
+    assert title(table(make_record()).common) == "bigram v1 (N=50), protocol converged v2"
     assert short_title(common) == "bigram (N=50), converged"
 
 

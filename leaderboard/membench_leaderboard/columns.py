@@ -188,7 +188,7 @@ MODELS = (
     replace(EXCESS_KL, last=ASSOCIATIONS),
     _metric("accuracy", "accuracy",
             "Over all facts, weighted by their prior, with frozen weights: the mean over seeds, "
-            "with the 95 % bootstrap interval of that mean.", ".4f",
+            "with the 95 % t interval of that mean.", ".4f",
             short="accu\u00adracy", ends=INTERVALS["accuracy"], ends_form=".3f"),
     _field("low", "Lower end of the 95 % interval of the accuracy."),
     _field("high", "Upper end of that interval."),

@@ -183,7 +183,7 @@ def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:
 
 
 def _judge_equal(names: Sequence[str], curves: Sequence[Curve]) -> Verdict:
-    """The mean difference at the same x, curve by curve, with a bootstrap over seeds."""
+    """The mean difference at the same x, curve by curve, with a t interval over seeds."""
     words, equal = [], []
     for first, second in _pairs(names, curves):
         difference = advantage(first, second)

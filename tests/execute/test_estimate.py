@@ -37,8 +37,11 @@ def test_the_work_of_a_protocol_counts_its_steps() -> None:
     assert dana.work is not None
     assert converged.work is not None
     assert dana.work(Dana2024(), 5) == 64 * 64 * 5
-    assert converged.work(Converged(lr=0.01, beta1=0.9, beta2=0.99), 5) == 31_000 * 5
-    assert converged.work(Converged(), 5) == 31_000 * 5 + 24_000
+    assert converged.work(Converged(lr=0.01, beta1=0.9, beta2=0.99), 5) == (31_000 + 34_000) * 5
+    assert converged.work(Converged(), 5) == (31_000 + 34_000) * 5 + 24_000
+    first = PROTOCOLS["converged-v1"].work
+    assert first is not None
+    assert first(Converged(), 5) == 31_000 * 5 + 24_000
 
 
 def test_shortened_protocols_take_the_steps_that_are_asked_for() -> None:
@@ -62,7 +65,9 @@ def test_an_estimate_is_made_from_trials_that_leave_no_record() -> None:
 def test_a_protocol_that_trains_cannot_be_declared_without_a_way_to_take_few_steps() -> None:
     for name, protocol in PROTOCOLS.items():
         if protocol.trains:
-            with pytest.raises(ValueError, match=f"protocol '{name}': trains=True, so that it must declare work"):
+            with pytest.raises(
+                ValueError, match=f"protocol '{protocol.name}': trains=True, so that it must declare work"
+            ):
                 replace(protocol, work=None)
     assert [name for name, protocol in PROTOCOLS.items() if not protocol.trains] == ["construct"]
 

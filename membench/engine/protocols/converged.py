@@ -140,8 +140,9 @@ def _score_of(one: Round, facts: Facts) -> float:
 
 def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> list[Outcome]:
     replicas, choice = least_loss(bench, config, seeds, finishes=True)
-    overloaded = [one for one in replicas if one.facts.is_association and not one.knows_everything]
-    _most_facts(bench, config, choice["lr"], overloaded)
+    if config.rounds > 1:
+        overloaded = [one for one in replicas if one.facts.is_association and not one.knows_everything]
+        _most_facts(bench, config, choice["lr"], overloaded)
     return [_outcome(bench, replica, choice) for replica in replicas]
 
 

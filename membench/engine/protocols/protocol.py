@@ -56,7 +56,10 @@ class Protocol:
 class Converged:
     steps: int = option(1000, help="Adam steps of the first round; each further round takes twice as many", minimum=1)
     rounds: int = option(
-        5, help="rounds at most; a round is left out once more steps no longer help", minimum=1, maximum=12
+        5,
+        help="rounds of each stage at most, left out once more steps no longer help; 1 is for the least loss alone",
+        minimum=1,
+        maximum=12,
     )
     lr: float | None = option(
         None, help="learning rate at the start; auto chooses from a grid", minimum=1e-6, maximum=10
@@ -100,8 +103,9 @@ def check_construction(architecture: Architecture[Any], config: Construct) -> No
 
 
 def _converged_work(config: Converged, seeds: int) -> float:
-    """Both stages to their end: the second screens four settings in half a round and goes on with one."""
-    return _converged_v1_work(config, seeds) + seeds * config.steps * (2.0**config.rounds)
+    """Both stages to their end: the second tries four settings in half a round, two in the next, and one in the rest."""
+    second = seeds * config.steps * (2.0**config.rounds + 2) if config.rounds > 1 else 0.0
+    return _converged_v1_work(config, seeds) + second
 
 
 def _converged_v1_work(config: Converged, seeds: int) -> float:

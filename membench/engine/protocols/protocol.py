@@ -103,7 +103,7 @@ def check_construction(architecture: Architecture[Any], config: Construct) -> No
 
 
 def _converged_work(config: Converged, seeds: int) -> float:
-    """Both stages to their end: the second tries four settings in half a round, two in the next, and one in the rest."""
+    """Both stages to their end: the second tries four settings in half a round, then two, then one."""
     second = seeds * config.steps * (2.0**config.rounds + 2) if config.rounds > 1 else 0.0
     return _converged_v1_work(config, seeds) + second
 

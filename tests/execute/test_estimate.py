@@ -63,11 +63,9 @@ def test_an_estimate_is_made_from_trials_that_leave_no_record() -> None:
 
 
 def test_a_protocol_that_trains_cannot_be_declared_without_a_way_to_take_few_steps() -> None:
-    for name, protocol in PROTOCOLS.items():
+    for protocol in PROTOCOLS.values():
         if protocol.trains:
-            with pytest.raises(
-                ValueError, match=f"protocol '{protocol.name}': trains=True, so that it must declare work"
-            ):
+            with pytest.raises(ValueError, match=f"protocol '{protocol.name}': .* it must declare work"):
                 replace(protocol, work=None)
     assert [name for name, protocol in PROTOCOLS.items() if not protocol.trains] == ["construct"]
 

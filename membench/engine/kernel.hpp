@@ -94,9 +94,10 @@ inline Lanes logarithm(Lanes x) {
     return m + p + n * 0.693359375f;
 }
 
+inline Lanes sigmoid(Lanes x) { return 1.0f / (1.0f + exponential(smaller(-x, every(88.0f)))); }
+
 inline void sigmoid(float* at, Index size) {
-    for (Index k = 0; k < size; k += LANES)
-        lanes(at + k) = 1.0f / (1.0f + exponential(smaller(-lanes(at + k), every(88.0f))));
+    for (Index k = 0; k < size; k += LANES) lanes(at + k) = sigmoid(lanes(at + k));
 }
 
 inline void add(float* to, const float* from, Index size) {

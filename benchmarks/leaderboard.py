@@ -22,9 +22,9 @@ import numpy as np
 from membench.records.record import Record
 from membench_leaderboard.data import board_data
 from membench_leaderboard.frame import to_frame
+from membench_leaderboard.gather import gather, no_collection
 from membench_leaderboard.rows import summarise, tables
 from membench_leaderboard.scores import standings
-from membench_leaderboard.sources import gather, no_collection
 
 T = TypeVar("T")
 ARCHITECTURES = ("one", "two", "three", "four", "five")

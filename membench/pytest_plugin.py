@@ -6,8 +6,8 @@ test asks for the fixture, and even then torch is left to worker processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from membench.records.record import Record
-
-Options = Mapping[str, Any]
+    from membench.verbs.arguments import Model, Options
 
 
 @pytest.fixture
@@ -24,54 +23,33 @@ def assert_capacity(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., f
     """A function that measures an architecture and fails the test if it holds less than it should."""
 
     def check(
-        model: str,
+        model: Model,
         *,
         task: str,
         at_least: float | None = None,
         at_most: float | None = None,
         metric: str = "accuracy",
-        M: Options | None = None,
-        T: Options | None = None,
-        P: Options | None = None,
+        M: Options = None,
+        T: Options = None,
+        P: Options = None,
         protocol: str = "quick",
         seeds: int | Sequence[int] = 5,
         plugins: Sequence[str | Path] = (),
     ) -> float:
-        """The mean of `metric` over the seeds. M, T and P are options as on the command line; `plugins` are files."""
+        """The mean of `metric` over the seeds. The other words are those of `membench.run`."""
         __tracebackhide__ = True
         if at_least is None and at_most is None:
             raise ValueError("assert_capacity needs at_least, or at_most for a metric such as kl")
-        chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+        import membench
+
         folder = tmp_path_factory.mktemp("membench")
-        records = _measure(folder, model, task, (M or {}, T or {}, P or {}), protocol, chosen, plugins)
-        return _judge(records, f"{model} on {task}", metric, at_least, at_most)
+        results = membench.run(
+            model, task, M=M, T=T, P=P, protocol=protocol, seeds=seeds, out=folder, plugins=plugins, progress=False
+        )
+        title = f"{model if isinstance(model, str) else model.__name__} on {task}"
+        return _judge(results.records, title, metric, at_least, at_most)
 
     return check
-
-
-def _measure(
-    folder: Path,
-    model: str,
-    task: str,
-    options: Sequence[Options],
-    protocol: str,
-    seeds: Sequence[int],
-    plugins: Sequence[str | Path],
-) -> list[Record]:
-    from membench.engine.execution import Execution
-    from membench.execute.driver import execute
-    from membench.interface.registry import Registry, Selection
-    from membench.plan.request import Request, plan
-    from membench.records.store import Store
-
-    registry = Registry(Selection.from_environment([str(file) for file in plugins]))
-    M, T, P = ([f"{name}={_text(value)}" for name, value in one.items()] for one in options)
-    trials = plan(registry, Request([model], [task], M, T, protocol, P, seeds))
-    return execute(trials, Store(folder), registry, Execution())
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _judge(records: Sequence[Record], title: str, metric: str, at_least: float | None, at_most: float | None) -> float:

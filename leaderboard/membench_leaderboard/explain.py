@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from membench.engine.protocols.protocol import PROTOCOLS
+from membench.engine.protocols.protocol import PROTOCOLS, Protocol
 from membench.interface.registry import Registry
 from membench.records.record import Record
 from membench.records.store import Entry
@@ -26,6 +26,7 @@ from membench_leaderboard.table import printable
 from membench_leaderboard.words import METRIC, title, whose
 
 Story = Mapping[str, Any]
+PROVIDER = ("distribution", "distribution_version", "version", "commit", "code_sha256")
 
 
 def explain(
@@ -79,7 +80,7 @@ def _model_story(
         "kind": "model",
         "title": title(chosen.table.common),
         **{column.key: row[column.key] for column in MODELS if column.data},
-        "provider": {key: records[0].architecture.get(key) for key in ("distribution", "version", "commit")},
+        "provider": {key: records[0].architecture.get(key) for key in PROVIDER},
         "seeds": [_seed(entry) for entry in sorted(own, key=lambda entry: entry.record.seed)],
         "bounds": _bounds(records),
         "environment": _distinct([record.environment for record in records]),
@@ -144,24 +145,25 @@ def _distinct(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _notes(record: Record, registry: Registry) -> list[str]:
     """Why the command would not make the same record here, if it would not."""
-    tasks = {name: task.version for name, task in registry.tasks.items()}
-    protocols = {one.name: one.version for one in PROTOCOLS.values() if one.current}
-    protocols |= {one.name: one.version for one in PROTOCOLS.values() if one.version == record.protocol["version"]}
-    architectures = dict.fromkeys(registry.architectures, record.architecture.get("version"))  # never part of an id
+
+    def fits(protocol: Protocol) -> tuple[bool, bool]:
+        return protocol.version == record.protocol["version"], protocol.current
+
     parts = (
-        _note("architecture", record.architecture, architectures),
-        _note("task", record.task, tasks),
-        _note("protocol", record.protocol, protocols),
+        _note("architecture", record.architecture, registry.architectures),
+        _note("task", record.task, registry.tasks),
+        _note("protocol", record.protocol, {one.name: one for one in sorted(PROTOCOLS.values(), key=fits)}),
     )
     return [note for note in parts if note]
 
 
-def _note(kind: str, part: Mapping[str, Any], versions: Mapping[str, Any]) -> str | None:
+def _note(kind: str, part: Mapping[str, Any], installed: Mapping[str, Any]) -> str | None:
     name, version = part["name"], part.get("version")
-    if name not in versions:
+    if name not in installed:
         return f"{kind} '{name}' is not installed here; it came from {part.get('distribution') or 'an unknown plugin'}"
-    if versions[name] != version:
-        return f"{kind} '{name}' is version {versions[name]} here, not {version}: the command makes another trial"
+    here = installed[name].version
+    if here != version:
+        return f"{kind} '{name}' is version {here} here, not {version}: the command makes another trial"
     return None
 
 
@@ -187,11 +189,11 @@ def _model_parts(story: Story) -> Iterator[Text | Table]:
     yield from _choices(story)
     yield _bounds_table(story)
     silent = sum(bound["status"] != "applies" or bound["value"] is None for bound in story["bounds"])
-    yield _line((f"{silent} more say nothing here: see them, and why, with --json", "dim"))
+    yield _line((f"{silent} more do not apply here; --json has them, with the reasons", "dim"))
     for environment in story["environment"]:
         yield _line("environment: ", ", ".join(f"{key} {value}" for key, value in environment.items()))
     yield from (_line("note: ", note) for note in story["notes"])
-    yield from _again("Again:", [story["command"]])
+    yield from _again("To measure it again:", [story["command"]])
 
 
 def _again(words: str, commands: Iterable[str]) -> Iterator[Text]:
@@ -240,9 +242,9 @@ def _folders(story: Story) -> Iterator[Text]:
 
 def _choices(story: Story) -> Iterator[Text]:
     if any(one["converged"] is False for one in story["seeds"]):
-        yield _line(("+ it could still improve with more steps", "dim"))
+        yield _line(("+ could still improve with more steps", "dim"))
     chosen = {", ".join(f"{key}={value}" for key, value in one["choice"].items()) for one in story["seeds"]} - {""}
-    yield from (_line("rate and betas: ", words) for words in sorted(chosen))
+    yield from (_line("learning rate and betas: ", words) for words in sorted(chosen))
     constructions = {str(one["construction"]) for one in story["seeds"] if one["construction"]}
     yield from (_line("construction: ", words) for words in sorted(constructions))
     notes = {str(note) for one in story["seeds"] for note in one["notes"]}
@@ -269,9 +271,9 @@ def _architecture_parts(story: Story) -> Iterator[Text | Table]:
         table.add_row(*map(_line, _piece_cells(piece, by)))
     yield table
     commands = dict.fromkeys(piece["command"] for piece in story["pieces"] if piece["command"])
-    yield from _again(
-        f"Explain one of its {len(story['models'])} models by its id; again, for those that count:", commands
-    )
+    yield _line("")
+    yield _line(f"--explain with the id of one of its {len(story['models'])} models tells more.")
+    yield from _again("To measure again those that its area is made of:", commands)
 
 
 def _piece_cells(piece: Story, by: str) -> tuple[str, ...]:

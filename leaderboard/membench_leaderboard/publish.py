@@ -15,11 +15,11 @@ from membench.errors import MembenchError, UsageError
 from membench.interface.registry import NAME
 from membench.records.files import write_atomically
 from membench.records.store import Entry
+from membench_leaderboard.gather import read_entries
 from membench_leaderboard.markdown import leaderboard_document
 from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries
 from membench_leaderboard.published.compact import compact
 from membench_leaderboard.rows import is_ranked
-from membench_leaderboard.sources import read_entries
 
 CHECKOUT = Path(__file__).parents[2]
 

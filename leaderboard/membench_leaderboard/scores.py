@@ -109,7 +109,7 @@ def pieces(rows: Sequence[Row], by: str) -> list[Piece]:
 def _area(found: Sequence[Piece], by: str, rows: Sequence[Row]) -> tuple[float, float, float]:
     """The mean of the step function over log p, and its interval over resampled seeds.
 
-    Where nothing fits, an accuracy counts as 0 and a divergence as ln N, the most that a uniform guess can have.
+    Where nothing fits, an accuracy counts as 0 and a divergence as ln A, the most that a uniform guess can have.
     """
     chance = next((row["chance"] for row in rows if row["chance"] > 0), math.nan)
     nothing = 0.0 if by == "accuracy" else -math.log(chance) if chance > 0 else math.nan

@@ -76,7 +76,7 @@ def _no_such_table(rows: pd.DataFrame, task: str | None, protocol: str | None, o
     keys = rows[TABLE].drop_duplicates().itertuples(index=False)
     there = sorted({short_title(dict(zip(TABLE, key, strict=True))) for key in keys})
     wanted = ", ".join([*filter(None, (task, protocol)), *options])
-    return UsageError(f"no table is about {wanted}; there are: {'; '.join(there)}")
+    return UsageError(f"no table matches {wanted}; there are: {'; '.join(there)}")
 
 
 def _within(rows: pd.DataFrame, budget: int, count: str) -> pd.DataFrame:

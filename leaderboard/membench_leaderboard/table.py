@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import pandas as pd
@@ -32,7 +33,7 @@ class _Strip:
     justify: Literal["left", "right"] = "right"
     kept: bool = False  # however narrow the terminal is
 
-    @property
+    @cached_property
     def width(self) -> int:
         lines = (line for cell in self.cells for line in cell)
         return max(map(cell_len, (*self.header.split("\n"), *lines)))
@@ -66,7 +67,7 @@ def boards(rows: pd.DataFrame, *, rank: bool = True, width: int = 80) -> Iterato
     for table in tables(rows):
         ranked, models = rank and table.ranked, table.models
         names = [
-            _named(f"{row['architecture']}{'*' if ranked and row['pareto'] else ''}", row["config"]) for row in models
+            _lines(f"{row['architecture']}{'*' if ranked and row['pareto'] else ''}", row["config"]) for row in models
         ]
         ranks = _ranks(models) if ranked else None
         board = _Board(title(table.common), note(table, rank), ranks, "model", names, models)
@@ -82,7 +83,7 @@ def score_boards(
     """A table of architectures for each task config and protocol, with as many columns as fit the width."""
     for table in tables(rows):
         scores, columns = standings(table), score_columns(table.by)
-        names = [_named(row["architecture"]) for row in scores]
+        names = [_lines(row["architecture"]) for row in scores]
         ranks = _ranks(scores) if table.ranked else None
         board = _Board(title(table.common), score_note(table, count), ranks, "architecture", names, scores)
         strips, sources = _strips(columns, scores, table.by, count)
@@ -94,8 +95,8 @@ def score_boards(
         yield _fitted(board, [*layouts, *(_Layout(some, True) for some in _narrower(strips))], width)
 
 
-def _named(*lines: object) -> tuple[str, ...]:
-    return tuple(printable(line) for line in lines if line)
+def _lines(first: object, *more: object) -> tuple[str, ...]:
+    return printable(first), *(printable(line) for line in more if line)
 
 
 def _strips(
@@ -122,7 +123,7 @@ def _strip(
             beneath = second.text(row, tight=True)
         else:
             beneath = column.interval(row, count) if column.budget and intervals else ""
-        return _named(column.text(row, count, tight=True), beneath)
+        return _lines(column.text(row, count, tight=True), beneath)
 
     return _Strip(header, [cell(row) for row in rows], kept=decides)
 
@@ -167,7 +168,7 @@ def _with_provenance(board: _Board) -> _Board:
     """In words: once below for what all rows share, and beside its name for what is a row's own."""
     shared = shared_provenance(board.rows)
     own = (", ".join(word for word in provenance(row) if word not in shared) for row in board.rows)
-    names = [(*lines, *_named(words)) for lines, words in zip(board.names, own, strict=True)]
+    names = [_lines(*lines, words) for lines, words in zip(board.names, own, strict=True)]
     caption = f"{board.caption}; all rows: {', '.join(shared)}" if shared else board.caption
     return replace(board, caption=caption, names=names)
 
@@ -193,7 +194,7 @@ def _printed(board: _Board, strips: Sequence[_Strip], room: int) -> rich.table.T
 
 def _text(lines: Sequence[str], style: str) -> Text:
     """Text and not markup, which a name could be taken for."""
-    first, *more = lines or ("",)
+    first, *more = lines
     return Text("\n").join([Text(first, style), *(Text(line, "dim") for line in more)])
 
 

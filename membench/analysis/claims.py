@@ -1,8 +1,9 @@
-"""Findings: what the curves of an experiment say, and whether what was claimed of them holds."""
+"""Claims: what the curves of an experiment say, and whether what was claimed of them holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ import pandas as pd
 
 from membench.analysis.columns import require_columns
 from membench.analysis.curves import CEILINGS, Curve
+from membench.analysis.intervals import Numbers, difference_interval
 from membench.analysis.laws import CLOSE, LAWS, best, compare, fit, fit_all
 from membench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from membench.plan.experiment import Claim
 
-RESAMPLES = 1000
 NEARLY = 0.02  # of the range of y: laws that are nearer than this are one law to a reader
 
 
@@ -32,7 +33,7 @@ def slopes(
     for key, group in frame.groupby([*by, x, "seed"], sort=True):
         values = dict(zip([*by, x, "seed"], key, strict=True))
         try:
-            found = fit("linear", group[over], group[y], ceiling_of(y, ceiling), resamples=0)
+            found = fit("linear", group[over], group[y], ceiling_of(y, ceiling), intervals=False)
         except UsageError as error:
             reason = str(error)
             continue
@@ -62,7 +63,10 @@ def fitted(curve: Curve, laws: Sequence[str], ceiling: float | None = None) -> t
 
 
 def fitted_all(
-    curves: Sequence[Curve], laws: Sequence[str], ceiling: float | None = None
+    curves: Sequence[Curve],
+    laws: Sequence[str],
+    ceiling: float | None = None,
+    advance: Callable[[], None] = lambda: None,
 ) -> tuple[list[Curve], list[str]]:
     """Every curve with its fits, and a sentence on each. UsageError only when no curve can be fitted."""
     found, sentences, reasons = [], [], []
@@ -76,6 +80,7 @@ def fitted_all(
             reasons.append(error)
         found.append(one)
         sentences.append(sentence)
+        advance()
     if len(reasons) == len(curves):
         raise reasons[0]
     return found, sentences
@@ -185,6 +190,8 @@ def _judge_equal(names: Sequence[str], curves: Sequence[Curve]) -> Verdict:
         if difference is None:
             continue
         mean, low, high = difference
+        if math.isnan(low):
+            return Verdict(None, f"a single seed does not say how far {names[0]} and {names[1]} may be apart by chance")
         equal.append(low <= 0 <= high)
         shared = first.name.partition(", ")[2]
         better = names[0] if mean > 0 else names[1]
@@ -215,21 +222,18 @@ def advantage(first: Curve, second: Curve) -> tuple[float, float, float] | None:
     x = one.index[(one.index >= other.index.min()) & (one.index <= other.index.max())].to_numpy(dtype=float)
     if not len(x):
         return None
-    ours = np.array([np.interp(x, one.index, one[seed]) for seed in one])  # [seeds, x]
-    theirs = np.array([np.interp(x, other.index, other[seed]) for seed in other])
-    rng = np.random.default_rng(0)
-    drawn = [_resampled(ours, rng).mean() - _resampled(theirs, rng).mean() for _ in range(RESAMPLES)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(ours.mean() - theirs.mean()), float(low), float(high)
+    ours, theirs = (_mean_of_each_seed(table, x) for table in (one, other))
+    low, high = difference_interval(ours, theirs)
+    return float(ours.mean() - theirs.mean()), low, high
+
+
+def _mean_of_each_seed(table: pd.DataFrame, x: Numbers) -> Numbers:
+    return np.array([np.interp(x, table.index, table[seed]).mean() for seed in table])
 
 
 def _by_seed(curve: Curve) -> pd.DataFrame:
     table = curve.trials.pivot_table(index=curve.x, columns="seed", values=curve.y)
     return table.dropna(axis=1).sort_index()
-
-
-def _resampled(values: Any, rng: np.random.Generator) -> Any:
-    return values[rng.integers(len(values), size=len(values))]
 
 
 def fit_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from membench.errors import UsageError, unknown
@@ -16,20 +17,34 @@ FIXED = ("id", "seed", "model", "task", "task_version", "protocol", "protocol_ve
 QUANTITIES = ("accuracy", "associations")  # of which theory guarantees some
 
 
-def trial_frame(records: Iterable[Record]) -> pd.DataFrame:
-    """One row for each complete record.
+def trial_frame(records: Iterable[Record], *, failed: bool = False) -> pd.DataFrame:
+    """One row for each complete record; with `failed`, the others too, without numbers and marked in `complete`.
 
     The options of a model, task and protocol are columns such as `model.d`, `task.N` and `protocol.steps`, and
     also `d`, `N` and `steps`, as long as only one of the three has an option of that name.
     """
-    rows = [_row(record) for record in records if record.complete]
+    rows = [{**_row(record), "complete": record.complete} for record in records if failed or record.complete]
     names: dict[str, set[str]] = {}
     for name in sorted({column for row in rows for column in row if "." in column}):
         names.setdefault(name.partition(".")[2], set()).add(name)
     short = {option: full for option, (full, *others) in names.items() if not others and option not in FIXED}
     for row in rows:
         row.update({option: row[full] for option, full in short.items() if full in row and option not in row})
-    return pd.DataFrame(rows).drop_duplicates(["id", "seed"], ignore_index=True) if rows else pd.DataFrame()
+    if not rows:
+        return pd.DataFrame()
+    frame = pd.DataFrame(rows).sort_values("complete", ascending=False, kind="stable")
+    frame = frame.drop_duplicates(["id", "seed"]).sort_index(ignore_index=True)
+    return frame if failed else frame.drop(columns="complete")
+
+
+def option_columns(frame: pd.DataFrame) -> dict[str, str]:
+    """The columns of options, each once, by its short name where there is one; and of what they are options."""
+    found = {}
+    for name in map(str, frame.columns):
+        part, dot, option = name.partition(".")
+        if dot and part in PARTS:
+            found[option if option in frame else name] = part
+    return found
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -82,16 +97,19 @@ def keep(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
     require_columns(frame, conditions)
     for name, text in conditions.items():
         wanted = {one.strip() for one in text.split(",")}
-        kept = frame[[_text(value) in wanted for value in frame[name]]]
+        kept = frame[[value_text(value) in wanted for value in frame[name]]]
         if kept.empty:
-            there = ", ".join(dict.fromkeys(_text(value) for value in frame[name].dropna().sort_values().head(500)))
+            there = ", ".join(
+                dict.fromkeys(value_text(value) for value in frame[name].dropna().sort_values().head(500))
+            )
             raise UsageError(f"no record has {name}={text}; there are: {there}")
         frame = kept
     return frame.reset_index(drop=True)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
+def value_text(value: Any) -> str:
+    """A value as it would be typed."""
+    if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -103,9 +121,9 @@ def require_like(frame: pd.DataFrame, x: str, by: Sequence[str]) -> None:
     follows = {name for name in options if name.partition(".")[2] in given or name in given}
     for key, cell in frame.groupby([*by, x], sort=False, dropna=False):
         for name in [*FIXED[2:], *(name for name in options if name not in follows)]:
-            values = sorted({_text(value) for value in cell[name]})
+            values = sorted({value_text(value) for value in cell[name]})
             if len(values) > 1:
-                where = ", ".join(f"{column}={_text(value)}" for column, value in zip([*by, x], key, strict=True))
+                where = ", ".join(f"{column}={value_text(value)}" for column, value in zip([*by, x], key, strict=True))
                 shown = f"{', '.join(values[:5])}"
                 raise UsageError(
                     f"records with {where} differ in {name.partition('.')[2] or name} ({shown}); choose one with "

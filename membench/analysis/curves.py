@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,11 @@ from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 CEILINGS = {name: metric.ceiling for name, metric in METRICS.items() if metric.ceiling is not None}
-BASELINES = (("zero_head", "last token only", "--"), ("chance", "chance", "-."))
+REFERENCES = (("zero_head", "last token only", "--"), ("chance", "chance", "-."))
 LABELS = {
     **{name: metric.label for name, metric in METRICS.items()},
     "parameters": "parameters",
@@ -111,16 +114,18 @@ def read_overlay(path: Path, x: str, y: str) -> pd.DataFrame:
     return found
 
 
-def draw_curves(drawn: Sequence[Curve], picture: Picture, path: Path) -> None:
-    """The figure at a path ending in .png, .svg or .pdf."""
+def draw_curves(drawn: Sequence[Curve], picture: Picture, path: Path | None = None) -> Figure:
+    """The figure; with a path ending in .png, .svg or .pdf, it is written there."""
     with figure_at(path) as axes:
         for number, curve in enumerate(drawn):
             _draw(axes, curve, picture, number, len(drawn))
         if picture.overlay is not None:
             _draw_overlay(axes, drawn, picture.overlay, picture.by)
         if drawn[0].y in CEILINGS:
-            _draw_baselines(axes, drawn)
+            _draw_references(axes, drawn)
         _label(axes, drawn[0], picture)
+    figure: Figure = axes.figure
+    return figure
 
 
 def _colour(number: int, total: int) -> Any:
@@ -190,9 +195,9 @@ def _draw_overlay(axes: Any, drawn: Sequence[Curve], overlay: Overlay, by: Seque
                   markeredgecolor=colour, markeredgewidth=1.2, label=label, zorder=1)  # fmt: skip
 
 
-def _draw_baselines(axes: Any, drawn: Sequence[Curve]) -> None:
+def _draw_references(axes: Any, drawn: Sequence[Curve]) -> None:
     trials = pd.concat([curve.trials for curve in drawn])
-    for name, label, style in BASELINES:
+    for name, label, style in REFERENCES:
         if name in trials and trials[name].notna().any():
             axes.axhline(trials[name].mean(), color="#666666", linestyle=style, linewidth=1.1, label=label)
 

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from membench.analysis.intervals import percentiles, resampled_weights
 from membench.errors import UsageError, unknown
 
 Array = NDArray[np.float64]
-RESAMPLES = 400
-LEVEL = 0.95
 CLOSE = 2.0  # laws whose AIC differs by less are not told apart (Burnham and Anderson 2002, section 2.6)
 AT_CEILING = 1e-9
 EXPONENTS = (-4.0, 6.0)
@@ -77,9 +76,12 @@ class Fit:
         return f"{name} {self.parameters[name]:.3g}{per.get(name, '')} ({interval})"
 
 
-def fit(law: str, x: Any, y: Any, ceiling: float | None = None, resamples: int = RESAMPLES) -> Fit:
-    """The law, fitted to one point for each seed. UsageError when the points are too few or not numbers."""
-    return _fit(_known(law), _Data.of(x, y, ceiling), resamples)
+def fit(law: str, x: Any, y: Any, ceiling: float | None = None, *, intervals: bool = True) -> Fit:
+    """The law, fitted to one point for each seed. UsageError when the points are too few or not numbers.
+
+    Without `intervals`, which take nearly all the time, they are NaN.
+    """
+    return _fit(_known(law), _Data.of(x, y, ceiling), intervals)
 
 
 def _known(law: str) -> Law:
@@ -89,7 +91,7 @@ def _known(law: str) -> Law:
 
 
 def fit_all(
-    x: Any, y: Any, ceiling: float | None = None, resamples: int = RESAMPLES, laws: Sequence[str] = ()
+    x: Any, y: Any, ceiling: float | None = None, *, laws: Sequence[str] = (), intervals: bool = True
 ) -> tuple[list[Fit], dict[str, str]]:
     """Every law that the data allow, and for each of the others the reason. UsageError for bad data."""
     fits: list[Fit] = []
@@ -97,7 +99,7 @@ def fit_all(
     data = _Data.of(x, y, ceiling)
     for law in [_known(name) for name in laws or LAWS]:
         try:
-            fits.append(_fit(law, data, resamples))
+            fits.append(_fit(law, data, intervals))
         except UsageError as error:
             left_out[law.name] = str(error)
     return fits, left_out
@@ -127,13 +129,13 @@ def _against(other: Fit, winner: Fit) -> str:
     return f"{words} cannot be told apart from it" if difference < CLOSE else f"{words} is {difference:.1f} AIC worse"
 
 
-def _fit(law: Law, data: _Data, resamples: int) -> Fit:
+def _fit(law: Law, data: _Data, intervals: bool) -> Fit:
     _require_enough(law, data)
     found, window = _most_likely(law, data)
     parameters = len(law.parameters) + 1  # and the noise
     points = len(data.x)
     correction = 2 * parameters * (parameters + 1) / (points - parameters - 1)
-    drawn = _bootstrap(law, data, resamples, window)
+    drawn = _bootstrap(law, data, window) if intervals else [np.empty(0)] * len(law.parameters)
     return Fit(
         law=law.name,
         parameters={name: float(value[0]) for name, value in zip(law.parameters, found.values(law, data), strict=True)},
@@ -158,9 +160,8 @@ def _require_enough(law: Law, data: _Data) -> None:
         raise UsageError(f"{law.words} needs at least {needed} points; there are {len(data.x)}")
 
 
-def _interval(values: Array) -> tuple[float, float]:
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(values, (tail, 1 - tail)) if len(values) else (np.nan, np.nan)
+def _interval(resampled: Array) -> tuple[float, float]:
+    low, high = percentiles(resampled) if len(resampled) else (np.nan, np.nan)
     return float(low), float(high)
 
 
@@ -243,9 +244,9 @@ def _refined(law: Law, data: _Data, weights: Array, nodes: Array, top: int) -> _
     return at_node if -found.fun < at_node.likelihood[0] else _at_shape(law, data, weights, float(found.x))
 
 
-def _bootstrap(law: Law, data: _Data, resamples: int, window: tuple[float, float]) -> tuple[Array, ...]:
+def _bootstrap(law: Law, data: _Data, window: tuple[float, float]) -> tuple[Array, ...]:
     """Each parameter in each resample; empty when there are no seeds to draw from."""
-    weights = _resampling_weights(data.x, resamples)
+    weights = resampled_weights(data.x)
     if not len(weights):
         return tuple(np.empty(0) for _ in law.parameters)
     if law.shapes is None:
@@ -258,24 +259,6 @@ def _bootstrap(law: Law, data: _Data, resamples: int, window: tuple[float, float
             break
         low, high = max(low, chosen[0] - 2 * step), min(high, chosen[1] + 2 * step)
     return found.values(law, data)
-
-
-def _resampling_weights(x: Array, resamples: int) -> Array:
-    """How often each point counts in each resample, [resamples, points].
-
-    Of the m points at one x, m - 1 are drawn and count m / (m - 1) each: drawing all m would make the
-    intervals too narrow by the root of (m - 1) / m, which is a tenth for five seeds (Rao and Wu 1988).
-    """
-    groups = [np.flatnonzero(x == value) for value in np.unique(x)]
-    repeated = [group for group in groups if len(group) > 1]
-    if 2 * sum(map(len, repeated)) < len(x):
-        return np.empty((0, len(x)))
-    random = np.random.default_rng(0)
-    weights = np.ones((resamples, len(x)))
-    for group in repeated:
-        seeds = len(group)
-        weights[:, group] = random.multinomial(seeds - 1, [1 / seeds] * seeds, size=resamples) * (seeds / (seeds - 1))
-    return weights
 
 
 def _best_node(law: Law, data: _Data, weights: Array, nodes: Array) -> _Found:

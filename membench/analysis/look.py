@@ -13,35 +13,68 @@ from membench.errors import UsageError
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
+LOOK: dict[Any, Any] = {
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "membench",
+}
+SIZE = (7.2, 5.2)
+
+
+def check_figure_path(path: Path | None) -> None:
+    """UsageError for a path that no figure can be written to: before hours of training rather than after."""
+    _check_format(path)
+    if path is not None and not path.absolute().parent.is_dir():
+        raise UsageError(f"cannot draw to '{path}': '{path.parent}' is not a folder")
+
+
+def _check_format(path: Path | None) -> None:
+    if path is not None and path.suffix not in FORMATS:
+        raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")
 
 
 @contextmanager
-def figure_at(path: Path) -> Iterator[Any]:
-    """Axes in our look; what is drawn on them is written to the path, with a legend beside it."""
-    if path.suffix not in FORMATS:
-        raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")
+def figure_at(path: Path | None) -> Iterator[Any]:
+    """Axes in our look, with a legend below; what is drawn on them is written to the path.
+
+    Without a path nothing is written, and `axes.figure` is for whoever asked, to be shown by a notebook or a window.
+    """
+    _check_format(path)
     import matplotlib
 
-    matplotlib.use("agg")
+    with matplotlib.rc_context(LOOK):
+        figure = _figure_to_show() if path is None else _figure_to_write()
+        axes = figure.subplots()
+        yield axes
+        columns = _legend_columns(axes.get_legend_handles_labels()[1])
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=10)
+        if path is not None:
+            _write(figure, path)
+
+
+def _figure_to_write() -> Any:
+    """Without pyplot: writing a file neither opens a window nor changes how a notebook draws."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=SIZE, layout="constrained")
+
+
+def _figure_to_show() -> Any:
+    import matplotlib
     from matplotlib import pyplot as plt
 
-    look: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "membench",
-    }
-    with plt.rc_context(look):
-        figure, axes = plt.subplots(figsize=(7.2, 5.2), layout="constrained")
-        try:
-            yield axes
-            columns = _legend_columns(axes.get_legend_handles_labels()[1])
-            figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=10)
-            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise UsageError(f"cannot write '{path}': {error.strerror}") from None
-        finally:
-            plt.close(figure)
+    figure = plt.figure(figsize=SIZE, layout="constrained")
+    if "inline" in matplotlib.get_backend():
+        plt.close(figure)  # a notebook shows the value of a cell; what pyplot holds would be shown once more
+    return figure
+
+
+def _write(figure: Any, path: Path) -> None:
+    try:
+        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}") from None
 
 
 def _legend_columns(labels: Sequence[str]) -> int:

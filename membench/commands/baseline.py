@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from membench.commands.common import load_registry
-from membench.commands.measuring import make_baseline, measure, suite_options
+from membench.commands._options import json_option, suite_options
+from membench.commands._output import baseline_untouched, print_json
 from membench.engine.execution import Execution
-from membench.regress.baseline import default_path, write_baseline
-from membench.regress.suite import load_suite, plan_suite
+from membench.regress.gate import Gate
+from membench.verbs.arguments import load_registry
 
 
 @click.group()
@@ -21,6 +20,7 @@ def baseline() -> None:
 
 @baseline.command()
 @suite_options
+@json_option
 def write(
     suite_name: str,
     path: Path | None,
@@ -28,9 +28,9 @@ def write(
     seeds: tuple[int, ...] | None,
     out: Path | None,
     execution: Execution,
+    as_json: bool,
     files: tuple[str, ...],
     block: tuple[str, ...],
-    **_: Any,
 ) -> None:
     """Measure a suite and write its baseline, a small file to be committed.
 
@@ -38,11 +38,13 @@ def write(
     membench baseline write --suite smoke
     membench baseline write --suite smoke --model mine --plugin mine.py
     """
-    suite = load_suite(suite_name)
     registry = load_registry(files, block)
-    chosen = seeds or tuple(range(suite.seeds))
-    plan = plan_suite(registry, suite, models, chosen)
-    records = measure(plan, registry, execution, out)
-    target = path or default_path(suite)
-    write_baseline(target, make_baseline(suite, models, chosen, records))
-    click.echo(f"wrote {target}: {len(plan.watch)} points, {len(records)} trials; commit it")
+    gate = Gate.of(registry, suite_name, path=path, models=models, seeds=seeds, compared=False)
+    with baseline_untouched():
+        written = gate.write(execution, out)
+    points, trials = len(written.samples), len(gate.plan.trials)
+    if as_json:
+        print_json({"baseline": str(gate.path), "points": points, "trials": trials})
+        return
+    words = f"{points} point{'' if points == 1 else 's'}, {trials} trials"
+    click.echo(f"wrote {gate.path}: {words}; commit it")

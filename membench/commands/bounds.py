@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
-from membench.errors import UsageError
-from membench.interface.bound import Bound, Setting
-from membench.interface.facts import draw_facts
-from membench.interface.options import label
-from membench.interface.registry import Registry
-from membench.plan.request import Request, plan
-from membench.plan.trial import Trial
-from membench.theory.evaluate import BoundValue, evaluate_bounds
+from membench.analysis.bounds import Bounds, PointBounds, applies, says, short
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, listing, print_json
+from membench.verbs.arguments import load_registry
+from membench.verbs.bounds import evaluate
+
+if TYPE_CHECKING:
+    from membench.interface.bound import Bound
+    from membench.theory.evaluate import BoundValue
+
+COLOURS = {"guarantee": "green", "limit": "red"}
 
 
 @click.command()
@@ -58,131 +59,71 @@ def bounds(
     membench bounds --model aot --task bigram -M H=1:31:5 --plot bounds.png
     """
     registry = load_registry(files, block)
-    registry.architecture(model)  # one name: bounds of several models would not fit one table
-    trials = plan(registry, Request([model], [task], model_options, task_options, seeds=(seed,)))
-    known = {bound.name: bound for bound in registry.bounds if bound.architecture in (None, model)}
-    columns = [(trial, _evaluate(registry, trial, expensive)) for trial in trials]
-    _say_if_general(model, known)
+    evaluated = evaluate(registry, model, task, model_options, task_options, seed=seed, expensive=expensive)
     if plot:
-        from membench.analysis.bounds_plot import draw_bounds
-
-        click.echo(f"wrote {draw_bounds(_points(columns), known, plot)}", err=True)
+        evaluated.write_plot(plot)
+        click.echo(f"wrote {plot}", err=True)
     if as_json:
-        print_json([_as_json(trial, values, known) for trial, values in columns])
+        print_json(evaluated.as_json())
     elif markdown:
-        click.echo("\n\n".join(_markdown(trial, values, known) for trial, values in columns))
-    elif len(columns) == 1:
-        for table in _one(*columns[0], known):
+        click.echo("\n\n".join(_markdown(point, evaluated) for point in evaluated.points))
+    elif len(evaluated.points) == 1:
+        for table in _one(evaluated.points[0], evaluated):
             console().print(table)
     else:
-        console().print(_many(columns))
+        console().print(_many(evaluated))
 
 
-def _say_if_general(model: str, known: dict[str, Bound]) -> None:
-    if not any(bound.architecture == model for bound in known.values()):
-        click.echo(f"membench: no bound speaks of '{model}' alone; these hold for every model", err=True)
-
-
-def _evaluate(registry: Registry, trial: Trial, expensive: bool) -> list[BoundValue]:
-    facts = draw_facts(trial.task, trial.task_config, trial.seed)
-    setting = Setting(trial.architecture.name, trial.config, facts, *_parameters_and_bits(trial))
-    return evaluate_bounds(registry.bounds, setting, expensive=expensive)
-
-
-def _parameters_and_bits(trial: Trial) -> tuple[int, int]:
-    """Counted from a built module, as a trial's are; and the bits of each."""
-    from membench.measure.size import float_bits, measure_size
-
-    shape = trial.task.shape(trial.task_config)
-    module = trial.architecture.build(shape, trial.config)
-    return measure_size(module, shape).parameters, float_bits(module.state_dict())
-
-
-def _one(trial: Trial, values: list[BoundValue], known: dict[str, Bound]) -> tuple[Table, Table]:
+def _one(point: PointBounds, evaluated: Bounds) -> tuple[Table, Table]:
     """What the bounds say, and a table of those that say nothing here and why."""
-    title = f"{trial.architecture.name} ({label(trial.config)}) on {trial.task.name} ({label(trial.task_config)})"
-    speaking = listing(escape(title), "bound", "says", "by")
+    speaking = listing(escape(point.title), "bound", "says", "by")
     silent = listing("\nSilent here", "bound", "why")
-    for value in values:
-        bound = known[value.name]
-        if value.status == "applies":
-            speaking.add_row(value.name, _says(value, bound), escape(bound.formula), style=_style(bound))
+    for value in point.values:
+        bound = evaluated.known[value.name]
+        if applies(value):
+            style = COLOURS.get(bound.claim)
+            speaking.add_row(value.name, _says(value, bound), escape(bound.formula), style=style)
         else:
             silent.add_row(value.name, escape(value.reason or ""), style="dim")
     return speaking, silent
 
 
 def _says(value: BoundValue, bound: Bound) -> str:
-    sign = {"lower": ">=", "upper": "<=", "baseline": "="}[value.direction]
     average = ", on average" if value.expected else ""
     only = f", for {escape(value.restricted_to)}" if value.restricted_to else ""
-    return f"{value.quantity.replace('_', ' ')} {sign} {value.value:.6g}\n[dim]{bound.claim}{average}{only}[/dim]"
+    return f"{says(value)}\n[dim]{bound.claim}{average}{only}[/dim]"
 
 
-def _style(bound: Bound) -> str | None:
-    return {"guarantee": "green", "limit": "red"}.get(bound.claim)
-
-
-def _many(columns: list[tuple[Trial, list[BoundValue]]]) -> Table:
-    names = [value.name for value in columns[0][1]]
-    table = listing("Values by grid point", "bound", *(_differing(columns, i) for i in range(len(columns))))
-    found = [{value.name: value for value in values} for _, values in columns]
-    for name in names:
-        cells = [_cell(values[name]) for values in found]
-        if any(cell != "-" for cell in cells):
-            table.add_row(name, *cells)
+def _many(evaluated: Bounds) -> Table:
+    headers, rows = evaluated.by_point()
+    table = listing("Values by grid point", "bound", *headers)
+    for name, values in rows.items():
+        table.add_row(name, *map(short, values))
     return table
 
 
-def _cell(value: BoundValue) -> str:
-    return "-" if value.value is None or value.status != "applies" else f"{value.value:.3g}"
-
-
-def _differing(columns: list[tuple[Trial, list[BoundValue]]], index: int) -> str:
-    """What sets a grid point apart from the others, in a few words."""
-    points = [{**asdict(trial.config), **asdict(trial.task_config)} for trial, _ in columns]
-    varying = [name for name in points[0] if len({point[name] for point in points}) > 1]
-    return "\n".join(f"{name}={points[index][name]}" for name in varying)
-
-
-def _points(columns: list[tuple[Trial, list[BoundValue]]]) -> list[tuple[dict[str, Any], list[BoundValue]]]:
-    points = [({**asdict(trial.config), **asdict(trial.task_config)}, values) for trial, values in columns]
-    if len(points) < 2:
-        raise UsageError("a plot of bounds needs a grid, such as -M H=1:31")
-    return points
-
-
-def _as_json(trial: Trial, values: list[BoundValue], known: dict[str, Bound]) -> dict[str, Any]:
-    return {
-        "model": trial.architecture.name,
-        "config": asdict(trial.config),
-        "task": trial.task.name,
-        "task_config": asdict(trial.task_config),
-        "seed": trial.seed,
-        "bounds": [{**asdict(value), **_statement(known[value.name])} for value in values],
-    }
-
-
-def _statement(bound: Bound) -> dict[str, Any]:
-    keys = ("claim", "summary", "formula", "latex", "reference")
-    return {key: getattr(bound, key) for key in keys}
-
-
-def _markdown(trial: Trial, values: list[BoundValue], known: dict[str, Bound]) -> str:
+def _markdown(point: PointBounds, evaluated: Bounds) -> str:
     from tabulate import tabulate
+
+    from membench.analysis.markdown import escape
 
     rows = [
         {
             "bound": value.name,
             "of": value.quantity,
-            "claim": known[value.name].claim,
+            "claim": evaluated.known[value.name].claim,
             "value": "-" if value.value is None else f"{value.value:.6g}",
-            "formula": f"${known[value.name].latex}$" if known[value.name].latex else known[value.name].formula,
+            "formula": _formula(evaluated.known[value.name]),
             "note": value.reason or "",
-            "reference": known[value.name].reference,
+            "reference": evaluated.known[value.name].reference,
         }
-        for value in values
+        for value in point.values
     ]
-    title = f"### {trial.architecture.name} ({label(trial.config)}) on {trial.task.name} ({label(trial.task_config)})"
-    escaped = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
-    return f"{title}\n\n{tabulate(escaped, headers='keys', tablefmt='github', disable_numparse=True)}"
+    escaped = [{key: cell if key == "formula" else escape(cell) for key, cell in row.items()} for row in rows]
+    return f"### {point.title}\n\n{tabulate(escaped, headers='keys', tablefmt='github', disable_numparse=True)}"
+
+
+def _formula(bound: Bound) -> str:
+    from membench.analysis.markdown import escape
+
+    return f"${bound.latex}$".replace("|", "\\|") if bound.latex else escape(bound.formula)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import track
 
-from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
-from membench.errors import UsageError
-from membench.interface.facts import draw_facts
-from membench.interface.options import assignments, expand, label, option
-
-if TYPE_CHECKING:
-    from membench.theory.floor import FloorInterval
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rank:
-    d: int = option(2, help="dimension of the bottleneck", minimum=1)
+from membench.analysis.floors import Floor
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, listing, print_json
+from membench.verbs.arguments import load_registry
+from membench.verbs.floor import descend
 
 
 @click.command()
@@ -54,45 +42,23 @@ def floor(
     \b
     membench floor --task low-entropy -T N=10 -M d=1:9
     """
-    from membench.theory.floor import floors
-
-    registry = load_registry(files, block)
-    chosen = registry.task(task)
-    configs = expand(chosen.config, assignments(task_options), task, f"see its options with: membench tasks {task}")
-    if len(configs) > 1:
-        raise UsageError(f"{task}: a floor is of one task config, not of {len(configs)}; give single values with -T")
-    ranks = expand(Rank, assignments(rank_options), "floor", "the only option is d")
-    dimensions = sorted({rank.d for rank in ranks})
-    facts = draw_facts(chosen, configs[0], seed)
-    found: list[FloorInterval] = []
+    result = Floor.of(load_registry(files, block), task, task_options, rank_options, seed=seed, starts=starts)
     try:
-        for interval in _watched(floors(facts, dimensions, starts), len(dimensions)):
-            found.append(interval)
+        descend(result)
     finally:  # Ctrl-C shows what was found so far
-        _show(found, f"{task} ({label(configs[0])}), seed {seed}: KL in nats", as_json)
+        _show(result, as_json)
     if plot:
-        from membench.analysis.bounds_plot import draw_floor
-
-        click.echo(f"wrote {draw_floor(found, f'{task} ({label(configs[0])})', plot)}", err=True)
-
-
-def _watched(intervals: Iterator[FloorInterval], total: int) -> Iterable[FloorInterval]:
-    err = Console(stderr=True)
-    return track(intervals, "descending", total=total, console=err, disable=not err.is_terminal, transient=True)
+        result.write_plot(plot)
+        click.echo(f"wrote {plot}", err=True)
 
 
-def _show(found: list[FloorInterval], title: str, as_json: bool) -> None:
+def _show(result: Floor, as_json: bool) -> None:
     if as_json:
-        print_json([asdict(interval) for interval in found])
+        print_json(result.as_json())
         return
+    title = f"{result.title}, seed {result.seed}: KL in nats"
     table = listing(title, "d", "proven lower", "best found", "worst end", "descents", "max |gradient|")
-    for one in found:
-        numbers = (
-            f"{one.lower:.3g}",
-            f"{one.upper:.6f}",
-            f"{one.worst:.6f}",
-            str(one.starts),
-            f"{one.gradient_norm:.1e}",
-        )
-        table.add_row(str(one.d), *numbers)
+    for one in result.intervals:
+        ends = (f"{one.lower:.3g}", f"{one.upper:.6f}", f"{one.worst:.6f}")
+        table.add_row(str(one.d), *ends, str(one.starts), f"{one.gradient_norm:.1e}")
     console().print(table)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from membench.commands.common import console, json_option, load_registry, plugin_options, print_json
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, print_json
 from membench.errors import UsageError
 from membench.measure.size import COUNTS
 from membench.plan.budget import parse_budget
+from membench.verbs.arguments import load_registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,23 +100,28 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.option("--task", "task", metavar="NAME", help="Only this task.")
 @click.option("-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option, such as N=50.")
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
-@click.option("--rows", "models", is_flag=True, help="Every model instead of one score for each architecture.")
-@click.option("--budget", callback=_parse_budget, metavar="10k", help="Every model with at most so many parameters.")
+@click.option("--rows", "models", is_flag=True, help="Show every model, not one score for each architecture.")
+@click.option(
+    "--budget", callback=_parse_budget, metavar="10k", help="Show every model with at most this many parameters."
+)
 @click.option(
     "--count",
     type=click.Choice(list(COUNTS)),
     default="all",
     show_default=True,
-    help="Which parameters count for budgets.",
+    help="Which parameters count against a budget.",
 )
-@click.option("--no-published", is_flag=True, help="Only what is below FOLDERS.")
-@click.option("--explain", metavar="ROW", help="How a row came about: its rank, architecture, or the start of its id.")
+@click.option("--no-published", is_flag=True, help="Leave out the published records.")
+@click.option(
+    "--explain", metavar="ROW", help="Tell how a row came about: a rank, an architecture, or the start of an id."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
+    help="How to print it.",
 )
 @click.option(
     "--plot",
@@ -152,8 +159,8 @@ def leaderboard(
     membench leaderboard results --no-published --plot board.png
     membench leaderboard --task bigram --explain aot
     """
+    from membench_leaderboard.gather import no_collection
     from membench_leaderboard.select import select
-    from membench_leaderboard.sources import no_collection
 
     form = "json" if as_json else form
     if explain is not None and form not in EXPLANATIONS:
@@ -174,8 +181,8 @@ def leaderboard(
 
 def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
     """The records of a board, and the rows that it shows."""
+    from membench_leaderboard.gather import gather
     from membench_leaderboard.select import board_rows
-    from membench_leaderboard.sources import gather
 
     entries, problems = gather(folders, published=not no_published)
     for problem in problems:

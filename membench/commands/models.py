@@ -6,18 +6,11 @@ from typing import Any
 
 import click
 
-from membench.commands.common import (
-    console,
-    json_option,
-    listing,
-    load_registry,
-    option_rows,
-    options_table,
-    plugin_options,
-    print_json,
-)
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, listing, option_rows, options_table, print_json
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
+from membench.verbs.arguments import load_registry
 
 
 @click.command()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from membench.commands.common import json_option, print_json
-from membench.commands.figures import write_figure
+from membench.commands._options import json_option
+from membench.commands._output import print_json
 from membench.errors import UsageError
 from membench.interface.options import assignments
+from membench.verbs.load import load
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -57,35 +58,19 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    from membench.analysis.claims import fit_rows, fitted_all
-    from membench.analysis.columns import keep, require_columns, require_like, trial_frame
-    from membench.analysis.curves import Overlay, Picture, curves, read_overlay
-    from membench_leaderboard.sources import read_entries
-
     if out.suffix and out.suffix not in SUFFIXES:
         raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")
-    groups = [name.strip() for name in by.split(",") if name.strip()]
-    entries, problems = read_entries(list(folders) or [Path("results")])
-    for problem in problems:
-        click.echo(f"membench: {problem}", err=True)
-    frame = trial_frame(entry.record for entry in entries)
-    if frame.empty:
-        raise UsageError("there are no finished records to plot; make some with: membench run or membench sweep")
-    frame = keep(frame, assignments(where))
-    require_columns(frame, [x, y], numbers=True)
-    require_columns(frame, [*groups, *([bound] if bound else [])])
-    require_like(frame, x, groups)
-    points = Overlay(overlay.name, read_overlay(overlay, x, y)) if overlay else None
-    sentences: list[str] = []
-    drawn = curves(frame, x, y, groups)
-    if laws:
-        drawn, sentences = fitted_all(drawn, [law.strip() for law in laws.split(",")], ceiling)
-    picture = Picture(title, bound=bound, log_x=log_x, by=groups, overlay=points)
-    suffixes = [out.suffix] if out.suffix else SUFFIXES[:2]
-    paths = write_figure(drawn, picture, out.with_suffix("") if out.suffix else out, suffixes)
+    drawn = load(*folders).curves(
+        x, y, by=by, where=assignments(where), fit=laws, ceiling=ceiling, overlay=overlay, bound=bound, log_x=log_x,
+        title=title, show=True,
+    )  # fmt: skip
+    stem, suffixes = (out.with_suffix(""), [out.suffix]) if out.suffix else (out, SUFFIXES[:2])
+    paths = drawn.write(stem, suffixes)
     if as_json:
-        print_json({"files": [str(path) for path in paths], "fits": fit_rows(drawn)})
+        from membench.analysis.claims import fit_rows
+
+        print_json({"files": [str(path) for path in paths], "fits": fit_rows(drawn.curves)})
         return
-    for sentence in sentences:
+    for sentence in drawn.sentences:
         click.echo(sentence)
     click.echo(f"wrote {', '.join(map(str, paths))}")

@@ -7,8 +7,10 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, listing, print_json
 from membench.interface.registry import Plugin
+from membench.verbs.arguments import load_registry
 
 
 @click.command()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from membench.commands.common import load_registry, plugin_options
+from membench.commands._options import plugin_options
 from membench.errors import UsageError
 from membench.records.files import write_atomically
+from membench.verbs.arguments import load_registry
 
 
 @click.command()
@@ -23,7 +24,7 @@ from membench.records.files import write_atomically
     help="The file to write.",
 )
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
-@click.option("--no-published", is_flag=True, help="Only what is below FOLDERS.")
+@click.option("--no-published", is_flag=True, help="Leave out the published records.")
 @plugin_options
 def report(
     folders: tuple[Path, ...],

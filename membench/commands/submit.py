@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from membench.commands.common import json_option, print_json
+from membench.commands._options import json_option
+from membench.commands._output import print_json
+from membench.verbs.submit import submit as gather
 
 
 @click.command()
@@ -25,15 +27,11 @@ def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json:
     membench submit results/ --out submission/
     membench verify submission/
     """
-    from membench.verify.submission import gather, summarise, write
-
-    entries, problems = gather(list(folders) or [Path("results")], without_weights)
-    for problem in problems:
-        click.echo(f"membench: {problem}", err=True)
-    new = write(entries, out, summarise(entries))
-    kept = sum(entry.weights is not None for entry in entries)
+    made = gather(folders, out, without_weights=without_weights)
     if as_json:
-        print_json({"folder": str(out), "new": new, "records": len(entries), "with_weights": kept})
+        counts = {"records": made.records, "with_weights": made.with_weights}
+        print_json({"folder": str(made.folder), "new": made.new, **counts})
         return
-    click.echo(f"{len(entries)} records, {kept} with weights, {'are now' if new else 'were already'} in {out}")
-    click.echo(f"Next: membench verify {out}")
+    words = "are now" if made.new else "were already"
+    click.echo(f"{made.records} records, {made.with_weights} with weights, {words} in {made.folder}")
+    click.echo(f"Next: membench verify {made.folder}")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from membench.commands.common import console, json_option, listing, load_registry, plugin_options, print_json
-from membench.commands.execution import watching
-from membench.engine.execution import Execution, available_cores
-from membench.interface.registry import Registry
+from membench.commands._options import json_option, plugin_options
+from membench.commands._output import console, listing, print_json
 from membench.records.record import Record
-from membench.verify.marks import write_marks
-from membench.verify.verdict import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict, record_files
+from membench.verbs.arguments import load_registry
+from membench.verbs.verify import Verification
+from membench.verbs.verify import verify as check
+from membench.verify.verdict import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict
 
 if TYPE_CHECKING:
     from membench.verify.retrain import Repeat
@@ -36,8 +32,8 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 @click.option(
     "--retrain", is_flag=True, help="Also train each point again, on a seed that the submitter did not choose."
 )
-@click.option("--salt", metavar="TEXT", help="What makes that seed unforeseeable; random unless said.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Records at once; one for each core unless said.")
+@click.option("--salt", metavar="TEXT", help="What makes that seed unforeseeable; by default random.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Records at once; by default one for each core.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=TIMEOUT, show_default=True, metavar="SECONDS",
               help="How long the model of a record may take.")  # fmt: skip
 @json_option
@@ -62,53 +58,23 @@ def verify(
     membench verify submission/
     membench verify submission/ --retrain
     """
-    from membench.verify.verdict import verify as check
-
-    paths, registry = record_files(folder), load_registry(files, block)
-    workers = jobs or available_cores()
-    with _watching(len(paths)) as advance:
-        verdicts = check(paths, registry, workers, timeout, lambda verdict: advance())
-    salt = secrets.token_hex(8) if salt is None else salt
-    repeats = _train_again(verdicts, registry, salt, Execution(jobs=jobs), timeout) if retrain else []
-    _show(verdicts, repeats, salt, as_json)
-    doubtful = {one.id for one in repeats if one.outcome == FAILED}
-    verified = [one.entry for one in verdicts if one.entry and one.outcome == VERIFIED]
-    write_marks(folder, [entry for entry in verified if entry.record.id not in doubtful])
-    if doubtful or any(one.outcome == FAILED for one in verdicts):
+    verification = check(folder, load_registry(files, block), retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
+    _show(verification, as_json)
+    if verification.failed:
         sys.exit(1)
 
 
-def _train_again(
-    verdicts: Sequence[Verdict], registry: Registry, salt: str, execution: Execution, timeout: float
-) -> list[Repeat]:
-    from membench.verify.retrain import plan_repeats, repeat
-
-    pending = plan_repeats(verdicts, registry, salt)
-    with watching(sum(one.trial is not None for one in pending)) as watcher:
-        return repeat(pending, registry, execution, timeout, watcher)
-
-
-@contextmanager
-def _watching(total: int) -> Iterator[Any]:
-    err = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda: bar.advance(task)
-
-
-def _show(verdicts: Sequence[Verdict], repeats: Sequence[Repeat], salt: str, as_json: bool) -> None:
+def _show(verification: Verification, as_json: bool) -> None:
     if as_json:
-        again = {"salt": salt, "retrained": [one.as_json() for one in repeats]} if repeats else {}
-        print_json({"records": [one.as_json() for one in verdicts], **again})
+        repeats = [one.as_json() for one in verification.repeats]
+        again = {"salt": verification.salt, "retrained": repeats} if repeats else {}
+        print_json({"records": [one.as_json() for one in verification.verdicts], **again})
         return
     out = console()
-    out.print(_table(verdicts))
-    if repeats:
-        out.print(_repeats_table(repeats, salt))
-    counts = Counter(one.outcome for one in verdicts)
+    out.print(_table(verification.verdicts))
+    if verification.repeats:
+        out.print(_repeats_table(verification.repeats, verification.salt))
+    counts = Counter(one.outcome for one in verification.verdicts)
     out.print(", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS if counts[outcome]))
 
 

@@ -222,9 +222,10 @@ class _Lane:
                 self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
                 self.compiled = None
         logits = self._logits(self.weights, tokens)
-        loss = (share * bounded(cross_entropy(logits, targets), self.slack)).sum(dim=1)
-        (gradient,) = torch.autograd.grad(loss.sum(), self.weights)
-        return gradient, loss.detach(), (share * hit_rate(logits.detach(), targets)).sum(dim=1) if look else None
+        losses = cross_entropy(logits, targets)
+        (gradient,) = torch.autograd.grad((share * bounded(losses, self.slack)).sum(dim=1).sum(), self.weights)
+        loss = (share * losses.detach()).sum(dim=1)
+        return gradient, loss, (share * hit_rate(logits.detach(), targets)).sum(dim=1) if look else None
 
     def _pure_gradient(
         self,
@@ -238,8 +239,12 @@ class _Lane:
 
         def total(weights: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
             logits = self._logits(weights, tokens)
-            loss = (share * bounded(cross_entropy(logits, targets), slack)).sum(dim=1)
-            return loss.sum(), (loss, (share * hit_rate(logits, targets)).sum(dim=1))
+            losses = cross_entropy(logits, targets)
+            loss = (share * losses).sum(dim=1)
+            return (share * bounded(losses, slack)).sum(dim=1).sum(), (
+                loss,
+                (share * hit_rate(logits, targets)).sum(dim=1),
+            )
 
         gradient: tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = grad(total, has_aux=True)(weights)
         return gradient
@@ -295,10 +300,11 @@ def bounded(losses: torch.Tensor, slack: torch.Tensor | None) -> torch.Tensor:
 
 
 def hit_rate(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Probability that the largest logit is right, [R, batch]; a cheap look, without the strict rule for ties."""
+    """Probability that the largest logit is right, [R, batch]; a label that shares the largest one is wrong."""
     if targets.is_floating_point():
         return targets.gather(-1, logits.argmax(dim=-1, keepdim=True))[..., 0]
-    return (logits.gather(-1, targets[..., None])[..., 0] >= logits.amax(dim=-1)).to(logits.dtype)
+    best = logits >= logits.amax(dim=-1, keepdim=True)
+    return (best.gather(-1, targets[..., None])[..., 0] & (best.sum(dim=-1) == 1)).to(logits.dtype)
 
 
 def check_form(logits: object) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Sweeps: a grid in random order, and how long it will take, from a short calibration run."""
+"""A grid in random order, and how long it will take, from a short calibration run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from membench.records.store import Store
 
 CALIBRATION_POINTS = 4
 SHORT, LONG = 20, 100  # steps of the two calibration runs; their difference is free of what does not depend on steps
-ENOUGH = 0.5  # seconds between the two, so that it is more than noise
+MIN_DIFFERENCE = 0.5  # seconds between the two, so that it is more than noise
 
 
 def shuffled(trials: Sequence[Trial]) -> list[Trial]:
@@ -44,12 +44,22 @@ def _by_point(trials: Sequence[Trial]) -> dict[Point, list[Trial]]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds that a sweep takes at most, and what its cheapest and dearest timed points take."""
+    """Seconds that a grid takes at most, and what its cheapest and dearest timed points take."""
 
     seconds: float
     points: int  # that were timed
     least: float
     most: float
+
+    def __str__(self) -> str:
+        each = f"one process needs {_duration(self.least)} to {_duration(self.most)} for a point"
+        return f"at most about {_duration(self.seconds)} ({each}; {self.points} were timed)"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def estimate(
@@ -68,7 +78,7 @@ def estimate(
     places = sorted({round(i * (len(points) - 1) / (CALIBRATION_POINTS - 1)) for i in range(CALIBRATION_POINTS)})
     with tempfile.TemporaryDirectory() as folder:
         clock = _Clock(Path(folder), registry, replace(execution, jobs=1))
-        clock.seconds(points[0])  # starts torch and compiles kernels, which a sweep does only once
+        clock.seconds(points[0])  # starts torch and compiles kernels, which happens only once
         costs = []
         for number, place in enumerate(places):
             costs.append(clock.cost(points[place]))
@@ -98,7 +108,7 @@ class _Clock:
         steps = protocol.work(trials[0].protocol_config, len(trials)) / len(trials)
         short, many = self.seconds(trials), LONG
         long = self.seconds(trials, many)
-        while long - short < ENOUGH and many < steps:
+        while long - short < MIN_DIFFERENCE and many < steps:
             many *= 4
             long = self.seconds(trials, many)
         each = max(long - short, 0.0) / (many - SHORT)  # of one step of all seeds

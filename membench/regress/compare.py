@@ -12,27 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from membench.analysis.intervals import Numbers, bootstrap_interval, difference_interval
 from membench.errors import MembenchError
 from membench.measure.metrics import GATED, METRICS
 from membench.records.record import Record
 from membench.regress.exact_tests import LEVEL, Evidence, holm, rank_test, seeds_needed, sign_flip_test, smallest_rank_p
+from membench.regress.watch import Watch
 
-RESAMPLES = 4000
 SAME_NUMBERS = ("python", "torch", "numpy", "platform", "cpu", "threads", "device", "dtype")
 SEVERAL = "several"  # stands for a value that differs among the seeds of a point
-
-Numbers = NDArray[np.float64]
 
 
 class CapacityLost(MembenchError):
     """A comparison failed: what its reader has to know, in a sentence."""
 
     exit_code = 1
-
-
-Watch = Mapping[str, float]  # metrics to compare, each with the smallest loss that counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +254,7 @@ def _tested(row: Comparison, before: Mapping[int, float], after: Mapping[int, fl
         return _paired(row, sign, common, old, new, same)
     old, new = (sign * np.array(list(values.values())) for values in (before, after))
     gain = float(new.mean() - old.mean())
-    low, high = interval(new, old)
+    low, high = _ends(difference_interval(new, old))
     row = replace(row, gain=gain, low=low, high=high, test=f"Mann-Whitney, {len(old)} and {len(new)} seeds")
     return _Case(_enough(row, smallest_rank_p(len(old), len(new))), rank_test(new, old, row.counts),
                  rank_test(-new, -old, row.counts))  # fmt: skip
@@ -267,7 +262,7 @@ def _tested(row: Comparison, before: Mapping[int, float], after: Mapping[int, fl
 
 def _paired(row: Comparison, sign: int, seeds: Sequence[int], old: Numbers, new: Numbers, same: bool) -> _Case:
     gains = sign * (new - old)
-    low, high = interval(gains)
+    low, high = _ends(bootstrap_interval(gains))
     row = replace(row, gain=float(gains.mean()), low=low, high=high, test=f"sign-flip, {len(seeds)} pairs")
     changed = [seed for seed, gain in zip(seeds, gains, strict=True) if gain != 0]
     if not changed:
@@ -291,16 +286,7 @@ def _enough(row: Comparison, best: float) -> Comparison:
     return replace(row, verdict=TOO_FEW, why=_because(row, words))
 
 
-def interval(gains: Numbers, other: Numbers | None = None) -> tuple[float | None, float | None]:
-    """95 % percentile bootstrap interval of a mean, or of the difference of two; nothing for a single seed."""
-    if len(gains) < 2 or (other is not None and len(other) < 2):
-        return None, None
-    generator = np.random.default_rng(0)  # the same numbers always show the same interval
-    means = _resampled(gains, generator) - (0.0 if other is None else _resampled(other, generator))
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
-
-
-def _resampled(values: Numbers, generator: np.random.Generator) -> Numbers:
-    means: Numbers = values[generator.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
-    return means
+def _ends(interval: tuple[float, float]) -> tuple[float | None, float | None]:
+    """Nothing for a single seed: JSON has no NaN."""
+    low, high = interval
+    return (None, None) if math.isnan(low) else (low, high)

@@ -20,6 +20,7 @@ from membench.regress.compare import (
     NOT_COMPARABLE,
     TOO_FEW,
     VERDICTS,
+    CapacityLost,
     Comparison,
     Comparisons,
 )
@@ -33,15 +34,30 @@ def sentence(row: Comparison) -> str:
     return f"{_whole(row)}: {row.metric} from {_decimal(row.old)} to {_decimal(row.new)} (p = {_p(row)})"
 
 
-def summary(found: Comparisons) -> list[str]:
-    if not found.rows:
+def fail_if_lost(comparisons: Comparisons, strict: bool) -> str:
+    """CapacityLost when something was lost, or with `strict` when nothing could be said of something.
+
+    Otherwise a warning for what nothing could be said of, or nothing.
+    """
+    lost, unsaid = comparisons.of(LOST), comparisons.of(NOT_COMPARABLE, TOO_FEW)
+    if lost:
+        raise CapacityLost("\n".join(f"capacity was lost: {sentence(row)}" for row in lost))
+    words = f"nothing can be said of {len(unsaid)} of {len(comparisons.rows)} comparisons"
+    if unsaid and strict:
+        raise CapacityLost(f"--strict: {words}")
+    return f"warning: {words}; --strict makes this a failure" if unsaid else ""
+
+
+def summary(comparisons: Comparisons) -> list[str]:
+    if not comparisons.rows:
         return []
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts().items())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in comparisons.counts().items())
     rule = f"A loss fails if it is larger than what counts and p < {LEVEL:g}"
-    return [f"{counts}. {rule}, corrected for the {found.family} of {len(found.rows)} comparisons that could fail."]
+    family = f"the {comparisons.family} of {len(comparisons.rows)} comparisons that could fail"
+    return [f"{counts}. {rule}, corrected for {family}."]
 
 
-def as_table(found: Comparisons, heading: str) -> Table:
+def as_table(comparisons: Comparisons, heading: str) -> Table:
     """The comparisons, but for identical ones, in a table that fits 80 columns."""
     table = Table(title=escape(heading), title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.padding = (0, 2, 0, 0)
@@ -51,14 +67,14 @@ def as_table(found: Comparisons, heading: str) -> Table:
     table.add_column("gain\n95 % interval", justify="right", no_wrap=True)
     table.add_column("p", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold", min_width=18)
-    names = Counter((row.title, row.metric) for row in found.rows)
-    for row in changed(found):
+    names = Counter((row.title, row.metric) for row in comparisons.rows)
+    for row in changed(comparisons):
         table.add_row(*_cells(row, whole=row.verdict == LOST or names[row.title, row.metric] > 1))
     return table
 
 
-def changed(found: Comparisons) -> list[Comparison]:
-    return [row for row in found.rows if row.verdict != IDENTICAL]
+def changed(comparisons: Comparisons) -> list[Comparison]:
+    return [row for row in comparisons.rows if row.verdict != IDENTICAL]
 
 
 def _cells(row: Comparison, whole: bool) -> list[str]:
@@ -96,12 +112,16 @@ def _p(row: Comparison) -> str:
     return "-" if row.p is None else f"{row.p:.4f}" if row.p >= 0.0001 else "<0.0001"
 
 
-def as_markdown(found: Comparisons, heading: str, notes: Sequence[str]) -> str:
+def as_markdown(comparisons: Comparisons, heading: str, notes: Sequence[str]) -> str:
     """What matters as a table; the rest folded away, so that a pull request stays readable."""
-    shown = [row for row in found.rows if row.verdict in VERDICTS[:4]]
-    rest = [row for row in found.rows if row not in shown]
-    outcome = ": capacity was lost" if found.of(LOST) else ": no loss of capacity" if found.rows else ""
-    parts = [f"### {markdown.escape(heading)}{outcome}", *summary(found), *(markdown.escape(note) for note in notes)]
+    shown = [row for row in comparisons.rows if row.verdict in VERDICTS[:4]]
+    rest = [row for row in comparisons.rows if row not in shown]
+    outcome = ": capacity was lost" if comparisons.of(LOST) else ": no loss of capacity" if comparisons.rows else ""
+    parts = [
+        f"### {markdown.escape(heading)}{outcome}",
+        *summary(comparisons),
+        *(markdown.escape(note) for note in notes),
+    ]
     if shown:
         parts.append(_markdown_table(shown))
     if rest:
@@ -123,24 +143,24 @@ def _markdown_table(rows: Sequence[Comparison]) -> str:
     return "\n".join(lines)
 
 
-def as_plain(found: Comparisons, heading: str, notes: Sequence[str]) -> dict[str, Any]:
+def as_plain(comparisons: Comparisons, heading: str, notes: Sequence[str]) -> dict[str, Any]:
     return {
         "heading": heading,
-        "lost": bool(found.of(LOST)),
-        "counts": found.counts(),
-        "could_fail": found.family,
+        "lost": bool(comparisons.of(LOST)),
+        "counts": comparisons.counts(),
+        "could_fail": comparisons.family,
         "level": LEVEL,
         "notes": list(notes),
-        "comparisons": [asdict(row) for row in found.rows],
+        "comparisons": [asdict(row) for row in comparisons.rows],
     }
 
 
-def as_junit(found: Comparisons, heading: str) -> str:
+def as_junit(comparisons: Comparisons, heading: str) -> str:
     """A test case for each comparison; where nothing can be said, it is skipped."""
-    skipped = found.of(NOT_COMPARABLE, TOO_FEW)
-    suite = ElementTree.Element("testsuite", name=_xml(heading), tests=str(len(found.rows)), errors="0",
-                                failures=str(len(found.of(LOST))), skipped=str(len(skipped)))  # fmt: skip
-    for row in found.rows:
+    skipped = comparisons.of(NOT_COMPARABLE, TOO_FEW)
+    suite = ElementTree.Element("testsuite", name=_xml(heading), tests=str(len(comparisons.rows)), errors="0",
+                                failures=str(len(comparisons.of(LOST))), skipped=str(len(skipped)))  # fmt: skip
+    for row in comparisons.rows:
         name = f"{_whole(row)}: {row.metric}"
         case = ElementTree.SubElement(
             suite, "testcase", classname=f"membench.{_xml(row.architecture)}", name=_xml(name)

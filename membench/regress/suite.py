@@ -12,11 +12,10 @@ from membench.engine.protocols.protocol import get_protocol
 from membench.errors import MembenchError, UsageError, unknown
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
-from membench.measure.metrics import GATED
 from membench.plan.request import ALL, Request, plan
 from membench.plan.toml_file import Table
 from membench.plan.trial import Trial
-from membench.regress.compare import Watch
+from membench.regress.watch import Watch, check_loss, check_metric
 
 SUITES = files(__package__) / "suites"
 Options = tuple[str, ...]  # as they would follow -M, -T or -P
@@ -101,12 +100,12 @@ def _texts(options: Mapping[str, str]) -> Options:
 
 def _watch(table: Table) -> Watch:
     found = table.numbers("watch")
-    for name, counts in found.items():
-        if name not in GATED:
-            listing = f"there are: {', '.join(GATED)}"
-            raise UsageError(f"{table.where}: watch: {unknown('metric', name, GATED, listing)}")
-        if not counts > 0:
-            raise UsageError(f"{table.where}: watch.{name}={counts}: the smallest loss that counts is a number above 0")
+    for name, loss in found.items():
+        try:
+            check_metric(name)
+        except UsageError as error:
+            raise UsageError(f"{table.where}: watch: {error}") from None
+        check_loss(loss, f"{table.where}: watch.{name}={loss}")
     if not found:
         raise UsageError(f"{table.where}: watch is empty; name a metric, such as watch = {{ accuracy = 0.01 }}")
     return found

@@ -223,3 +223,59 @@ def test_every_protocol_trains_every_architecture_on_other_answers_than_tokens(m
 def test_dana2024_takes_a_batch_larger_than_the_facts() -> None:
     (outcome,) = find("dana2024", bench("lookup", N=3), [0], batches=2, batch=64, epochs=2)
     assert outcome.trace["steps"] == 4
+
+
+def overloaded(**options: Any) -> Workbench:
+    """A model that is asked for about twice what it can hold."""
+    return bench("aot", model_options={"d": 4, "H": 2}, N=16, **options)
+
+
+def test_where_too_much_is_asked_more_facts_are_held_than_the_least_loss_holds() -> None:
+    settings = {"steps": 300, "rounds": 3, "lr": 0.01, "beta1": 0.95, "beta2": 0.95}
+    before = find("converged-v1", overloaded(), [0, 1], **settings)
+    after = find("converged", overloaded(), [0, 1], **settings)
+    for one, other in zip(before, after, strict=True):
+        assert other.least_loss is not None
+        held = [evaluate(module, other.facts, 1) for module in (one.module, other.module, other.least_loss)]
+        assert held[1].accuracy > 1.3 * held[0].accuracy
+        assert held[2].kl == pytest.approx(held[0].kl, rel=1e-6)  # the first stage is version 1
+        assert held[1].kl > held[2].kl
+        reached = [entry["accuracy"] for entry in other.trace["bounded"]]
+        assert held[1].accuracy == max(*reached, *(entry["accuracy"] for entry in other.trace["rounds"]))
+        assert other.trace["most_facts"]["loss"] == "bounded"
+
+
+def test_where_everything_fits_the_second_stage_costs_nothing() -> None:
+    (outcome,) = find("converged", bench("lookup", N=5), [0], steps=200)
+    assert outcome.least_loss is None
+    assert "bounded" not in outcome.trace
+    assert evaluate(outcome.module, outcome.facts, 1).accuracy == 1
+
+
+def test_a_distribution_is_trained_for_its_divergence_alone() -> None:
+    task = REGISTRY.task("low-entropy")
+    architecture = REGISTRY.architecture("aot")
+    workbench = Workbench(architecture, architecture.config(d=3, H=1), task, task.config(N=6))
+    settings = {"steps": 100, "rounds": 2, "lr": 0.01, "beta1": 0.95, "beta2": 0.95}
+    (before,), (after,) = (find(name, workbench, [0], **settings) for name in ("converged-v1", "converged"))
+    assert after.least_loss is None
+    assert all(torch.equal(a, b) for a, b in zip(before.module.parameters(), after.module.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kernel", ["auto", "off"])
+def test_weights_that_were_seen_to_be_all_right_are_the_weights_that_are_kept(kernel: str) -> None:
+    """Version 1 stopped on the accuracy before an update and kept the weights after it."""
+    architecture, task = REGISTRY.architecture("aot"), REGISTRY.task("bigram")
+    workbench = Workbench(
+        architecture, architecture.config(d=6, H=3), task, task.config(N=16, T0=60), Execution(kernel=kernel)
+    )
+    for outcome in find("converged", workbench, [0, 1, 2, 3], steps=600, rounds=1, lr=0.01, beta1=0.95, beta2=0.95):
+        if outcome.trace["rounds"][0]["curve"][-1] >= 1 - 1e-6:
+            assert outcome.trace["rounds"][0]["accuracy"] == 1
+
+
+def test_both_versions_are_there_by_name_and_by_what_records_say() -> None:
+    assert get_protocol("converged").version == get_protocol("converged", 2).version == 2
+    assert get_protocol("converged-v1") is get_protocol("converged", 1)
+    with pytest.raises(UsageError, match="version 9 of protocol converged, and here is version 1 and 2"):
+        get_protocol("converged", 9)

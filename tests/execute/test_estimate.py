@@ -8,7 +8,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from membench.commands.sweep import in_words
 from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS, Converged, Dana2024
 from membench.execute import estimate as estimate_module
@@ -77,15 +76,15 @@ def test_an_estimate_never_trains_to_the_end(monkeypatch: pytest.MonkeyPatch) ->
         return []
 
     monkeypatch.setattr(estimate_module, "execute", pretend)
-    monkeypatch.setattr(estimate_module, "ENOUGH", -1.0)
+    monkeypatch.setattr(estimate_module, "MIN_DIFFERENCE", -1.0)
     estimate(trials, REGISTRY, Execution(jobs=1))
     assert set(taken) == {20, 100}
 
 
 def test_durations_are_said_in_words() -> None:
-    words = in_words(Estimate(600, 4, 20, 120))
+    words = str(Estimate(600, 4, 20, 120))
     assert words == "at most about 10 min (one process needs 20 s to 2 min for a point; 4 were timed)"
-    assert "2.0 h" in in_words(Estimate(7200, 4, 20, 120))
+    assert "2.0 h" in str(Estimate(7200, 4, 20, 120))
 
 
 def test_a_trial_that_fails_does_not_stop_the_sweep_and_the_same_command_continues(

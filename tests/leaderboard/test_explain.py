@@ -23,7 +23,13 @@ def entry(name: str, id: str, seed: int = 0, accuracy: float = 0.5, parameters: 
     record = make_record(
         id=id,
         seed=seed,
-        architecture={"name": name, "config": {"d": 10}, "label": f"d=10 {id}", "distribution": "somewhere"},
+        architecture={
+            "name": name,
+            "version": 1,
+            "config": {"d": 10},
+            "label": f"d=10 {id}",
+            "distribution": "somewhere",
+        },
         metrics={"accuracy": accuracy, "kl": 1.0},
         size={"parameters": parameters, "without_embeddings": 50},
         trace={"converged": False, "steps": 300, "choice": {"lr": 0.03, "tried": [1, 2]}, "notes": ["took a [nap]"]},
@@ -95,6 +101,11 @@ def test_a_plugin_that_is_not_here_and_another_version_are_noted() -> None:
     old = {"name": "bigram", "version": 0, "config": {}, "label": ""}
     (note,) = told("aot", [entry("aot", "x", task=old)])["notes"]
     assert "task 'bigram' is version 1 here, not 0" in note
+    newer = entry("aot", "x")
+    newer.record.architecture["version"] = 2
+    assert told("aot", [newer])["notes"] == [
+        "architecture 'aot' is version 1 here, not 2: the command makes another trial"
+    ]
 
 
 @pytest.mark.parametrize("text", ["aaa1", "aot"])

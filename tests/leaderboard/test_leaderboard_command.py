@@ -15,7 +15,7 @@ from samples import make_record
 from membench.commands.leaderboard import FORMATS, leaderboard
 from membench.errors import UsageError
 from membench.records.store import Entry
-from membench_leaderboard import sources
+from membench_leaderboard import gather as sources
 
 NGRAM = {"name": "ngram", "version": 1, "config": {"N": 9}, "label": "N=9 S=3"}
 
@@ -114,7 +114,7 @@ def test_tables_are_chosen_by_task_options_and_protocol() -> None:
     assert ids(board("-T", "N=9")) == ["p2"]
     assert "did you mean 'ngram'?" in fault("--task", "ngrams")
     assert "there are: converged" in fault("--protocol", "dana")
-    assert "no table is about bigram, N=9; there are: bigram (N=50)" in fault("--task", "bigram", "-T", "N=9")
+    assert "no table matches bigram, N=9; there are: bigram (N=50)" in fault("--task", "bigram", "-T", "N=9")
 
 
 def test_every_format_has_every_row(folder: Path) -> None:

@@ -41,7 +41,7 @@ def test_where_nothing_is_selected_it_says_what_there_is() -> None:
     found = rows(model("a", 10), model("c", 20, task=NGRAM))
     with pytest.raises(UsageError, match="there are: bigram, ngram"):
         select(found, task="nothing")
-    with pytest.raises(UsageError, match=r"no table is about bigram, N=9; there are: bigram \(N=50\).*; ngram \(N=9\)"):
+    with pytest.raises(UsageError, match=r"no table matches bigram, N=9; there are: bigram \(N=50\).*; ngram \(N=9\)"):
         select(found, task="bigram", options=["N=9"])
     with pytest.raises(UsageError, match=r"--budget 5: no model is that small; the smallest is a \(\) with 10 param"):
         select(found, budget=5)

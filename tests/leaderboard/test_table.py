@@ -164,6 +164,12 @@ def test_a_name_cannot_speak_to_the_terminal() -> None:
         assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
+def test_a_model_without_name_and_options_is_a_row_too() -> None:
+    found = rows(make_record(architecture={"name": "", "config": {}, "label": ""}))
+    for make in (boards, score_boards):
+        assert "0.500" in shown(found, make=make)
+
+
 def test_markup_in_a_name_is_shown_as_text() -> None:
     text = shown(rows(make_record(architecture={"name": "[red]x[/red]", "config": {}, "label": "[bold]"})))
     assert "[red]x[/red]" in text

@@ -453,7 +453,7 @@ def test_a_structure_that_the_kernel_would_misread_is_refused(case: Case, monkey
     with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and \d+ in the kernel"):
         FusedTrainer(trainer._library, Other(*case.shape), *arguments)
     monkeypatch.setattr(fused, "_Run", Other)
-    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and 88 in the kernel"):
+    with pytest.raises(NotApplicable, match=r"Other has 24 bytes in Python and 104 in the kernel"):
         FusedTrainer(trainer._library, trainer._shape, *arguments)
 
 

@@ -19,7 +19,7 @@ from membench.plan.trial import Trial
 from membench.records.files import write_atomically
 from membench.records.record import SCHEMA, Record
 from membench.records.store import Store, Unreadable, read
-from membench_leaderboard.sources import read_entries
+from membench_leaderboard.gather import read_entries
 
 SIMPLE = (
     st.none()

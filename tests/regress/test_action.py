@@ -60,6 +60,15 @@ def test_a_missing_baseline_fails_and_the_summary_says_that_there_is_more_in_the
     assert done.returncode == 2
     assert "there is no baseline 'b; exit 0'" in done.stderr
     assert "exit code 2" in (project / "summary.md").read_text("utf-8")
+    assert not (project / "output").exists()  # no path of a report that is not there
+
+
+def test_what_it_promises_is_what_was_measured() -> None:
+    """False alarms are rare and not impossible: the page says how many there were."""
+    page = (ROOT / "docs" / "regression.md").read_text("utf-8")
+    alarms, runs = map(int, re.findall(r"fresh seeds, all architectures \| \d+ \| (\d+) of (\d+) \|", page)[0])
+    assert "at most once in a hundred runs on noise" in ACTION["description"]
+    assert alarms * 100 <= runs
 
 
 def test_no_input_is_pasted_into_a_script() -> None:

@@ -22,7 +22,6 @@ from membench.regress.compare import (
     Comparisons,
     Sample,
     compare,
-    interval,
     samples,
 )
 from membench.regress.exact_tests import LEVEL, rank_test, seeds_needed, sign_flip_test
@@ -253,14 +252,6 @@ def test_false_alarms_over_a_whole_suite_stay_below_the_level() -> None:
     for paired in (True, False):
         alarms = sum(alarm(paired) for _ in range(40))
         assert alarms <= 3  # with a rate of 1 in 100, more happen less than once in a thousand times
-
-
-def test_the_interval_covers_the_mean_and_needs_two_seeds() -> None:
-    low, high = interval(np.array(WOBBLE))
-    assert low is not None
-    assert high is not None
-    assert low < np.mean(WOBBLE) < high
-    assert interval(np.array([0.1])) == (None, None)
 
 
 def test_verdicts_are_counted_with_losses_first() -> None:

@@ -13,17 +13,19 @@ from regression_samples import PLUGIN, SUITE
 from samples import make_record
 
 from membench.cli import main
-from membench.commands.comparison import finish
-from membench.commands.regress import _asked, _notes, _watch
+from membench.commands._output import finish
 from membench.errors import UsageError
+from membench.interface.registry import Registry
 from membench.records.record import Record
 from membench.records.store import Store
 from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
 from membench.regress.compare import CapacityLost, Comparisons, Sample, compare, samples
+from membench.regress.gate import Gate
 from membench.regress.report import as_junit, as_markdown, as_plain, as_table
 from membench.regress.suite import Plan, Suite, parse_suite
 
 TINY = parse_suite(SUITE, "tiny.toml")
+REGISTRY = Registry()
 
 
 @pytest.fixture
@@ -45,6 +47,11 @@ def baseline(**changes: Any) -> Baseline:
         "samples": tuple(samples(records(0.5))),
     }  # fmt: skip
     return Baseline(**{**fields, **changes})
+
+
+def gate(plan: Plan, **changes: Any) -> Gate:
+    fields: dict[str, Any] = {"models": (), "seeds": tuple(range(8)), **changes}
+    return Gate(REGISTRY, TINY, Path("baselines/tiny.json"), plan, **fields)
 
 
 def lost(**changes: Any) -> Comparisons:
@@ -86,7 +93,7 @@ def test_a_baseline_is_written_compared_with_and_catches_a_loss(
     words = ("--suite", "tiny.toml", "--plugin", "mine.py")
     wrote = cli("baseline", "write", *words)
     assert wrote.code == 0, wrote.err
-    assert "wrote baselines/tiny.json: 1 points, 8 trials" in wrote.out
+    assert "wrote baselines/tiny.json: 1 point, 8 trials" in wrote.out
     same = cli("regress", *words, "--json")
     assert same.code == 0, same.err
     (row,) = json.loads(same.out)["comparisons"]
@@ -185,15 +192,15 @@ def test_a_baseline_that_cannot_be_read_or_written_says_so(tmp_path: Path) -> No
 def test_a_point_that_the_suite_no_longer_has_is_missed_once() -> None:
     old = list(baseline().samples)
     plan = Plan((), {"other": {"accuracy": 0.02, "kl": 0.02}})
-    found = compare(_asked(old, plan, ()), [], _watch(plan))
+    found = gate(plan, old=baseline()).compare([])
     assert [(row.verdict, row.metric) for row in found.rows] == [("not comparable", "accuracy")]
-    assert _asked(old, plan, ("mine",)) == []  # nobody asked for it
+    assert gate(plan, models=("mine",)).asked(old) == []  # nobody asked for it
 
 
 def test_few_seeds_for_many_comparisons_are_noted() -> None:
     plan = Plan((), {str(i): {"accuracy": 0.02} for i in range(20)})
-    assert "11 seeds could" in _notes(plan, tuple(range(8)))[0]
-    assert _notes(plan, tuple(range(11))) == []
+    assert "11 seeds could" in gate(plan, old=baseline()).notes[0]
+    assert gate(plan, old=baseline(), seeds=tuple(range(11))).notes == []
 
 
 def test_a_loss_ends_with_code_1_and_what_cannot_be_said_only_if_strict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,11 +276,10 @@ def test_a_suite_of_another_name_needs_a_baseline_of_its_own() -> None:
 
 
 def test_the_committed_baseline_fits_the_suite_and_every_built_in_architecture() -> None:
-    from membench.interface.registry import Registry
     from membench.regress.suite import load_suite, plan_suite
 
     suite = load_suite("smoke")
     found = read_baseline(Path(__file__).parents[2] / "baselines" / "smoke.json", suite)
-    plan = plan_suite(Registry(), suite, found.models, found.seeds)
+    plan = plan_suite(REGISTRY, suite, found.models, found.seeds)
     assert {one.id for one in found.samples} == set(plan.watch)
     assert all(isinstance(one, Sample) and len(one.seeds) == suite.seeds for one in found.samples)

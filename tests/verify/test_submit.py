@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from samples import make_record
 
-from membench.commands.run import _no_less_than_before
 from membench.engine.execution import Execution
 from membench.errors import UsageError
+from membench.execute.run import no_less_than_before
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.record import Record
@@ -155,7 +155,7 @@ def test_from_run_to_verified(membench: CLI, tmp_path: Path) -> None:
 def test_a_record_that_is_made_again_keeps_what_it_had(tmp_path: Path) -> None:
     registry, store = Registry(), Store(tmp_path)
     trials = plan(registry, Request(["aot"], ["bigram"], protocol="quick", seeds=(0, 1)))
-    assert _no_less_than_before(Execution(), trials, store) == Execution()
+    assert no_less_than_before(Execution(), trials, store) == Execution()
     had = {"id": trials[0].id, "metrics": {"accuracy": 0.5, "excess_kl": 0.1}, "weights": {"file": "x"}}
     store.write(trials[0], make_record(**had))
-    assert _no_less_than_before(Execution(), trials, store) == Execution(keep_weights=True, floor=True)
+    assert no_less_than_before(Execution(), trials, store) == Execution(keep_weights=True, floor=True)

@@ -24,7 +24,7 @@ from membench.records.store import Store
 from membench.records.store import read as read_entry
 from membench.verify.marks import write_marks
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, record_files, verify, verify_file
-from membench_leaderboard.sources import read_entries
+from membench_leaderboard.gather import read_entries
 
 # All of them know everything when they are measured, by reading the answers off the call stack.
 CHEATS = '''

@@ -69,7 +69,8 @@ def test_the_plugin_in_the_readme_works(tmp_path: Path) -> None:
     from membench.api import Shape
     from membench.interface.registry import Selection
 
-    (code,) = re.findall(r"```python\n(.*?)```", PAGES[ROOT / "README.md"], re.S)
+    snippets = re.findall(r"```python\n(.*?)```", PAGES[ROOT / "README.md"], re.S)
+    (code,) = [snippet for snippet in snippets if "hookimpl" in snippet]
     (tmp_path / "mine.py").write_text(code, encoding="utf-8")
     registry = Registry(Selection(files=(str(tmp_path / "mine.py"),)))
     (plugin,) = [plugin for plugin in registry.plugins if plugin.name == "mine"]

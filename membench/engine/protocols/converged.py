@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class Round:
     """One training from the initial weights, and what came of it."""
 
     setting: Setting
+    length: int  # steps that it was to take
     state: dict[str, torch.Tensor]
     told: dict[str, Any]  # for the trace
     metrics: Metrics | None  # None: it diverged
@@ -185,13 +186,19 @@ def _most_facts(bench: Workbench, config: Converged, lr: float, replicas: Sequen
 
 
 def _contenders(replica: Replica, config: Converged, lr: float) -> list[Setting]:
-    """All of them at first, then the best. The rate that suits cross-entropy is tried too, if it is another."""
-    if replica.bounded:
-        return [max(replica.bounded, key=lambda one: one.accuracy).setting]
-    beta1, beta2 = config.beta1 or BETAS[0][0], config.beta2 or BETAS[0][1]
-    rates = dict.fromkeys((config.lr or BOUNDED_RATE, lr))
-    first, *other = [[Setting(rate, beta1, beta2, c) for c in SLACKS] for rate in rates]
-    return [*first, *(settings[1] for settings in other)]
+    """All of them at first; then the best, and the next one too while the two cannot be told apart.
+
+    A rate above the usual that suits cross-entropy is tried too. A lower one would lose every short round.
+    """
+    if not replica.bounded:
+        beta1, beta2 = config.beta1 or BETAS[0][0], config.beta2 or BETAS[0][1]
+        rate = config.lr or BOUNDED_RATE
+        usual = [Setting(rate, beta1, beta2, c) for c in SLACKS]
+        return [*usual, Setting(lr, beta1, beta2, SLACKS[1])] if lr > rate else usual
+    longest = max(one.length for one in replica.bounded)
+    best = sorted((one for one in replica.bounded if one.length == longest), key=lambda one: -one.accuracy)
+    close = [one.setting for one in best if one.accuracy >= best[0].accuracy - replica.noise]
+    return close[:2] if len(best) > 2 else close[:1]
 
 
 def _reporter(bench: Workbench, start: float, share: float, words: str) -> Callable[[float], None]:
@@ -217,7 +224,7 @@ def _train(
     for row, (replica, setting) in enumerate(runs):
         taken = int(np.count_nonzero(rates[row]))
         told = {"steps": taken, "curve": _thin(curves[row])}
-        found.append(_measured(bench, replica, setting, trainer.state(row), told))
+        found.append(_measured(bench, replica, Round(setting, steps, trainer.state(row), told, None)))
     return found
 
 
@@ -256,14 +263,12 @@ def _descend(
     return curves
 
 
-def _measured(
-    bench: Workbench, replica: Replica, setting: Setting, state: dict[str, torch.Tensor], told: dict[str, Any]
-) -> Round:
+def _measured(bench: Workbench, replica: Replica, one: Round) -> Round:
     try:
-        metrics = evaluate(bench.loaded(replica.seed, state), replica.facts, parameters=0)
+        metrics = evaluate(bench.loaded(replica.seed, one.state), replica.facts, parameters=0)
     except InvalidOutput as error:
-        return Round(setting, state, {**told, "diverged": str(error)}, None)
-    return Round(setting, state, {**told, "accuracy": metrics.accuracy, "kl": metrics.kl}, metrics)
+        return replace(one, told={**one.told, "diverged": str(error)})
+    return replace(one, told={**one.told, "accuracy": metrics.accuracy, "kl": metrics.kl}, metrics=metrics)
 
 
 def _judge(replica: Replica, one: Round) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
@@ -13,12 +13,17 @@ from membench.interface.bound import Bound
 from membench.theory.evaluate import BoundValue
 from membench.theory.floor import FloorInterval
 
-STYLES = {"guarantee": "-", "limit": "--", "baseline": ":"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLES = {"guarantee": "-", "limit": "--", "reference": ":"}
 
 
 def draw_bounds(
-    points: Sequence[tuple[Mapping[str, Any], Sequence[BoundValue]]], known: Mapping[str, Bound], path: Path
-) -> Path:
+    points: Sequence[tuple[Mapping[str, Any], Sequence[BoundValue]]],
+    known: Mapping[str, Bound],
+    path: Path | None = None,
+) -> Figure:
     """Every bound on the accuracy over the one option that varies: what is guaranteed, what is impossible."""
     x = _varying([point for point, _ in points])
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -34,7 +39,8 @@ def draw_bounds(
             text = f"{name} ({known[name].claim})"
             axes.plot(*zip(*curve, strict=True), style, label=text, color=colour, marker=marker, markersize=4)
         axes.set(xlabel=x, ylabel="accuracy", yscale="log")  # most guarantees lie far below 1
-    return path
+    figure: Figure = axes.figure
+    return figure
 
 
 def _varying(points: Sequence[Mapping[str, Any]]) -> str:
@@ -47,7 +53,7 @@ def _varying(points: Sequence[Mapping[str, Any]]) -> str:
     return names[0]
 
 
-def draw_floor(found: Sequence[FloorInterval], title: str, path: Path) -> Path:
+def draw_floor(found: Sequence[FloorInterval], title: str, path: Path | None = None) -> Figure:
     """The interval over d, on a logarithmic axis."""
     with figure_at(path) as axes:
         d = [one.d for one in found]
@@ -57,7 +63,8 @@ def draw_floor(found: Sequence[FloorInterval], title: str, path: Path) -> Path:
         axes.set(xlabel="d", ylabel="KL in nats", yscale="log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title(title, fontsize=11, loc="left")
-    return path
+    figure: Figure = axes.figure
+    return figure
 
 
 def _visible(divergence: float) -> float:

@@ -9,8 +9,8 @@ from samples import make_record
 from membench.errors import UsageError
 from membench.records.store import read
 from membench.verify.marks import write_marks
+from membench_leaderboard.gather import gather, read_entries
 from membench_leaderboard.published.compact import compact
-from membench_leaderboard.sources import gather, read_entries
 
 
 def write(path: Path, **changes: object) -> Path:
@@ -80,7 +80,7 @@ def test_what_came_with_the_package_comes_first_unless_it_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from membench.records.store import Entry
-    from membench_leaderboard import sources
+    from membench_leaderboard import gather as sources
 
     monkeypatch.setattr(sources, "published_entries", lambda: [Entry(make_record(seed=9), published=True)])
     write(tmp_path / "a.json")

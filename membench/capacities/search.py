@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from membench.capacity.measurement import Measurement, Summary, summarise
-from membench.capacity.threshold import crossing
+from membench.capacities.measurement import Measurement, Summary, summarise
+from membench.capacities.threshold import crossing
+from membench.errors import UsageError
 
 PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer
 PEAK_GAIN = 0.02  # what a doubling must gain for the peak to be sought further up
@@ -25,6 +26,12 @@ class Search:
     largest: int
     growth: int = 1  # facts grow as this power of the value
     resolution: float = 0.1  # neighbours at a threshold differ by at most this part
+
+    def __post_init__(self) -> None:
+        if not 0.001 <= self.resolution <= 1:
+            raise UsageError(f"--resolution {self.resolution:g}: a number from 0.001 to 1 is needed")
+        if self.largest < self.smallest:
+            raise UsageError(f"--largest {self.largest}: a whole number of at least {self.smallest} is needed")
 
     def next_values(self, done: Sequence[Measurement]) -> list[int]:
         """The values of the next round; none when the search has ended."""
@@ -79,3 +86,12 @@ def _between(left: Summary, right: Summary, resolution: float) -> set[int]:
     if right.value <= (1 + resolution) * left.value or right.value - left.value < 2:
         return set()
     return {min(max(round(math.sqrt(left.value * right.value)), left.value + 1), right.value - 1)}
+
+
+def check_levels(levels: Iterable[float]) -> tuple[float, ...]:
+    """Accuracies that count as memorised, the highest first. UsageError for what is none."""
+    found = tuple(sorted(set(levels), reverse=True))
+    if not found or not all(0 < level <= 1 for level in found):
+        text = ",".join(f"{level:g}" for level in found)
+        raise UsageError(f"--at {text}: accuracies above 0 and up to 1 are needed, such as 1,0.99")
+    return found

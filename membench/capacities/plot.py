@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from membench.analysis.look import COLOURS, figure_at
-from membench.capacity.measurement import Measurement, summarise
-from membench.capacity.threshold import Peak, Threshold
+from membench.capacities.measurement import Measurement, summarise
+from membench.capacities.threshold import Peak, Threshold
 from membench.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_capacity(
-    done: Sequence[Measurement], thresholds: Sequence[Threshold], peak: Peak | None, title: str, path: Path
-) -> Path:
+    done: Sequence[Measurement],
+    thresholds: Sequence[Threshold],
+    peak: Peak | None,
+    title: str,
+    path: Path | None = None,
+) -> Figure:
     """Accuracy over the load with its thresholds, and below it bits per parameter with their peak."""
     if not all(math.isfinite(one.load) for one in done):
         raise UsageError("a model without parameters has no load to draw over")
@@ -37,7 +44,8 @@ def draw_capacity(
         lower.set(ylabel="bits per parameter", xlabel="load: bits asked for, per parameter", ylim=(0, top))
         upper.set_title(title, fontsize=11, loc="left", wrap=True)
         _plain_loads(lower)
-    return path
+    figure: Figure = axes.figure
+    return figure
 
 
 def _two_panels(axes: Any) -> tuple[Any, Any]:

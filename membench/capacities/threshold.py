@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from membench.capacity.measurement import Measurement, summarise
-
-Array = NDArray[np.float64]
-RESAMPLES = 1000
-LEVEL = 0.95
+from membench.analysis.intervals import Numbers, bootstrap_interval, percentiles, resampled_successes
+from membench.capacities.measurement import Measurement, summarise
 
 
 @dataclass(frozen=True)
@@ -81,26 +77,22 @@ class _Logistic:
     Without it, data that one cut separates, which is what a sharp transition gives, have no best curve.
     """
 
-    x: Array
-    trials: Array
+    x: Numbers
+    trials: Numbers
 
-    def middle(self, successes: Array) -> Array:
+    def middle(self, successes: Numbers) -> Numbers:
         """Where success is as likely as failure, for each row of successes."""
         offset, slope = self._fit(successes).T
         slope = np.minimum(slope, -1e-3)  # more facts are never easier
         return np.asarray(-offset / slope)
 
-    def interval(self, reached: Sequence[float]) -> Array:
-        """Percentiles over seeds that are drawn anew from the fitted curve.
-
-        Seeds that all succeed, or all fail, would have no spread if they themselves were resampled.
-        """
+    def interval(self, reached: Sequence[float]) -> Numbers:
+        """Percentiles over seeds that are drawn anew from the fitted curve."""
         offset, slope = self._fit((np.asarray(reached) * self.trials)[None])[0]
         chance = 1 / (1 + np.exp(-np.clip(offset + slope * self.x, -500, 500)))
-        drawn = np.random.default_rng(0).binomial(self.trials.astype(int), chance, (RESAMPLES, len(self.x)))
-        return np.quantile(self.middle(drawn.astype(float)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return percentiles(self.middle(resampled_successes(self.trials.astype(np.int64), chance)))
 
-    def _fit(self, successes: Array) -> Array:
+    def _fit(self, successes: Numbers) -> Numbers:
         """Offset and slope of each row, [rows, 2], by Newton's method on Firth's equations."""
         columns = np.column_stack([np.ones_like(self.x), self.x])
         found = np.zeros((len(successes), 2))
@@ -124,14 +116,5 @@ def peak(done: Sequence[Measurement], levels: Sequence[float] = ()) -> Peak | No
     if not rows:
         return None
     best = max(rows, key=lambda row: row.bits)
-    low, high = mean_interval([one.bits for one in done if one.value == best.value])
+    low, high = bootstrap_interval(np.array([one.bits for one in done if one.value == best.value]))
     return Peak(best.bits, low, high, best.facts, best.load)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Percentile interval of a mean over resampled seeds; NaN for fewer than two."""
-    if len(values) < 2:
-        return math.nan, math.nan
-    picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    low, high = np.quantile(np.asarray(values)[picks].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)

@@ -11,10 +11,12 @@ import click
 import numpy as np
 import pytest
 
-from membench.capacity.measurement import Measurement, summarise
-from membench.capacity.search import Search
-from membench.capacity.threshold import crossing, mean_interval, peak, threshold
-from membench.commands.capacity import Subject, _threshold_words, parse_levels
+from membench.capacities.capacity import threshold_words
+from membench.capacities.measurement import Measurement, summarise
+from membench.capacities.search import Search
+from membench.capacities.subject import Subject
+from membench.capacities.threshold import crossing, peak, threshold
+from membench.commands.capacity import parse_levels
 from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
@@ -91,14 +93,14 @@ def test_a_support_that_is_wholly_memorised_gives_a_lower_end() -> None:
     found = threshold(done, LEVELS, 1.0)
     assert (found.status, found.facts) == ("at least", 400)
     assert math.isnan(found.low)
-    assert _threshold_words(found).startswith("all right: at least 400 facts")
+    assert threshold_words(found).startswith("all right: at least 400 facts")
 
 
 def test_a_model_that_memorises_nothing_says_so() -> None:
     done = searched(simulated(1e-9), Search(LEVELS, 50, 1, 400))
     found = threshold(done, LEVELS, 0.99)
     assert (found.status, found.facts) == ("below", 1)
-    assert _threshold_words(found) == "99 % right: not even 1 fact"
+    assert threshold_words(found) == "99 % right: not even 1 fact"
 
 
 def test_a_lower_level_is_reached_with_more_facts() -> None:
@@ -124,12 +126,6 @@ def test_the_search_is_the_same_from_the_same_records() -> None:
 )
 def test_the_crossing_is_that_of_the_isotonic_regression(reached: Sequence[float], split: int) -> None:
     assert crossing(reached) == split
-
-
-def test_an_interval_of_a_mean_needs_two_seeds() -> None:
-    assert np.isnan(mean_interval([0.5])).all()
-    low, high = mean_interval([0.4, 0.5, 0.6])
-    assert 0.4 <= low < 0.5 < high <= 0.6
 
 
 def test_levels_are_accuracies() -> None:

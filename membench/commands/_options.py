@@ -1,0 +1,145 @@
+"""Options that several verbs share, each group of them handed over as what it describes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from membench.engine.execution import DEVICES, EXECUTORS, SWITCH, Execution
+from membench.errors import UsageError
+from membench.plan.request import Request
+from membench.verbs.arguments import MAX_SEEDS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, shown by --help in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def parse_seeds(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """`5` means the seeds 0 to 4; `3,7` and `10:14` name the seeds themselves."""
+    if text is None:
+        return None
+    try:
+        if text.isdigit():
+            seeds = list(range(int(text)))
+        else:
+            seeds = [seed for part in text.split(",") for seed in _seed_range(part)]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
+        raise UsageError(f"--seeds {text}: a number of seeds such as 5, or seeds such as 3,7 or 10:14, is needed")
+    return tuple(dict.fromkeys(seeds))
+
+
+def _seed_range(text: str) -> range:
+    first, _, last = text.partition(":")
+    return range(int(first), int(last or first) + 1)
+
+
+def _names(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+out_option = click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+                          help="Folder for the records.")  # fmt: skip
+
+# --plugin and --block, for every verb that loads plugins
+plugin_options = _all(
+    click.option("--plugin", "files", multiple=True, type=click.Path(), metavar="FILE.py",
+                 help="Load a plugin that is not installed from its file."),
+    click.option("--block", multiple=True, metavar="NAME", help="Leave a plugin (or a whole distribution) out."),
+)  # fmt: skip
+
+_request_options = _all(
+    click.option("--model", "models", multiple=True, required=True, metavar="NAME",
+                 help="Architecture; several with commas, or all."),
+    click.option("--task", "tasks", multiple=True, required=True, metavar="NAME",
+                 help="Task; several with commas, or all."),
+    click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE",
+                 help="Architecture option: d=10, d=7,10,13 or H=1:31:5."),
+    click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way."),
+    click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
+                 help="Protocol option, in the same way."),
+    click.option("--protocol", default="converged", show_default=True, metavar="NAME",
+                 help="How weights are found: converged, dana2024, quick or construct."),
+    click.option("--seeds", default="5", show_default=True, callback=parse_seeds,
+                 help="How many, or which (3,7 or 10:14)."),
+)  # fmt: skip
+
+_execution_options = _all(
+    click.option("--device", default="cpu", show_default=True, metavar="|".join(DEVICES), help="Where to compute."),
+    click.option("--kernel", type=click.Choice(SWITCH), default="auto", show_default=True,
+                 help="Fused training, for architectures that have it."),
+    click.option("--compile", "compiling", type=click.Choice(SWITCH), default="auto", show_default=True,
+                 help="torch.compile, for training without a kernel; auto: when it takes minutes."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one for each core."),
+    click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
+                 help="Worker processes, or this process, for a debugger."),
+)  # fmt: skip
+
+
+def request_options(command: F) -> F:
+    """--model, --task, -M, -T, -P, --protocol and --seeds, handed over as one `request`."""
+
+    @_request_options
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **given: Any) -> Any:
+        own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
+        return command(*arguments, request=Request(**own), **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def execution_options(command: F) -> F:
+    """--device, --kernel, --compile, --jobs and --executor, handed over as one `execution`."""
+
+    @_execution_options
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: Any, device: str, kernel: str, compiling: str, jobs: int | None, executor: str, **more: Any
+    ) -> Any:
+        return command(*arguments, execution=Execution(device, kernel, compiling, jobs=jobs, executor=executor), **more)
+
+    return wrapped  # type: ignore[return-value]
+
+
+# of the verbs that measure a suite
+suite_options = _all(
+    click.option("--suite", "suite_name", default="smoke", show_default=True, metavar="NAME|FILE.toml",
+                 help="What to measure."),
+    click.option("--baseline", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="The baseline; by default baselines/SUITE.json."),
+    click.option("--model", "models", multiple=True, metavar="NAME", callback=_names,
+                 help="Only these architectures of the suite; several with commas."),
+    click.option("--seeds", callback=parse_seeds, help="How many, or which, instead of the suite's."),
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+                 help="Keep the records here."),
+    execution_options,
+    plugin_options,
+)  # fmt: skip
+
+# of the verbs that compare
+comparison_options = _all(
+    click.option("--strict", is_flag=True, help="Fail too where nothing can be said."),
+    click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="Also write Markdown, for a pull request."),
+    click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="Also write JUnit XML."),
+    json_option,
+)  # fmt: skip

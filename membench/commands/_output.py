@@ -1,0 +1,150 @@
+"""What several verbs print, for people or for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from membench.errors import UsageError
+from membench.interface.options import Option, options_of
+
+if TYPE_CHECKING:
+    from membench.execute.run import Run
+    from membench.regress.compare import Comparisons
+    from membench.results import Results
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+def listing(title: str, *headers: str) -> Table:
+    """A table in the look that all of ours share."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, header in enumerate(headers):
+        table.add_column(header, no_wrap=number == 0, overflow="fold")
+    return table
+
+
+def option_rows(config: type) -> list[dict[str, Any]]:
+    """A config's options as plain data."""
+    return [
+        {"name": one.name, "default": _default(one), "valid": one.valid(), "help": one.help}
+        for one in options_of(config).values()
+    ]
+
+
+def _default(one: Option) -> Any:
+    return "auto" if one.automatic else None if one.default is MISSING else one.default
+
+
+def options_table(config: type, flag: str) -> Table:
+    table = listing(
+        f"Options, set with {flag} NAME=VALUE (lists: 7,10,13; ranges: 1:31:5)", "name", "default", "valid", "meaning"
+    )
+    for row in option_rows(config):
+        default = "-" if row["default"] is None else str(row["default"])
+        table.add_row(row["name"], default, row["valid"], row["help"])
+    return table
+
+
+def show_results(results: Results, as_json: bool) -> None:
+    """What `run` and `sweep` print."""
+    from membench_leaderboard.data import rows_as_json
+    from membench_leaderboard.frame import to_frame
+    from membench_leaderboard.rows import summarise
+    from membench_leaderboard.table import boards
+
+    rows, ran = summarise(to_frame(results.records)), results.ran or 0
+    found = len(results) - ran
+    if as_json:
+        print_json({"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found})
+        return
+    out = console()
+    for board in boards(rows, rank=False, width=out.width):
+        out.print(board)
+    parts = {f"{record.task['name']}/{record.architecture['name']}" for record in results.records}
+    folders = ", ".join(f"{results.folder}/{part}" for part in sorted(parts))
+    out.print(f"{ran} new, {found} found as records in {escape(folders)}", soft_wrap=True)
+    out.print(f"Next: membench leaderboard {results.folder}", style="dim", soft_wrap=True, markup=False)
+
+
+def announce(planned: Run, as_json: bool) -> None:
+    """How much is to be done and how long it takes; the calibration behind that takes some seconds itself."""
+    from membench.verbs.run import estimate_of
+
+    total, pending = len(planned.trials), len(planned.pending)
+    time_needed = estimate_of(planned)
+    if as_json:
+        print_json({"trials": total, "pending": pending, **asdict(time_needed)})
+        return
+    points = len({trial.point for trial in planned.pending})
+    click.echo(f"{total} trials, {total - pending} done, {pending} to run at {points} points of the grid")
+    if pending:
+        workers = planned.execution.workers
+        click.echo(f"{time_needed}, with {workers} worker process{'' if workers == 1 else 'es'}")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """UsageError now, and not after minutes of measuring, for a file whose folder is not there."""
+    for path in paths:
+        if path and not path.absolute().parent.is_dir():
+            raise UsageError(f"cannot write '{path}': there is no folder '{path.parent}'")
+
+
+def publish(
+    comparisons: Comparisons,
+    heading: str,
+    notes: Sequence[str],
+    *,
+    markdown: Path | None,
+    junit: Path | None,
+    as_json: bool,
+) -> None:
+    """Show the comparisons on standard output and write the files that were asked for."""
+    from membench.records.files import write_atomically
+    from membench.regress.report import as_junit, as_markdown, as_plain, as_table, changed, summary
+
+    if markdown:
+        write_atomically(markdown, as_markdown(comparisons, heading, notes))
+    if junit:
+        write_atomically(junit, as_junit(comparisons, heading))
+    if as_json:
+        print_json(as_plain(comparisons, heading, notes))
+        return
+    out = console()
+    out.print(as_table(comparisons, heading) if changed(comparisons) else escape(heading))
+    for line in (*summary(comparisons), *notes):
+        out.print(escape(line), soft_wrap=True)
+
+
+@contextmanager
+def baseline_untouched() -> Iterator[None]:
+    """An interruption is told in other words than that of a run: records of a suite are not continued from."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("membench: interrupted; the baseline is as it was", err=True)
+        raise SystemExit(130) from None
+
+
+def finish(comparisons: Comparisons, strict: bool) -> None:
+    """Exit code 1 when capacity was lost; a warning where nothing can be said."""
+    from membench.regress.report import fail_if_lost
+
+    warning = fail_if_lost(comparisons, strict)
+    if warning:
+        click.echo(f"membench: {warning}", err=True)

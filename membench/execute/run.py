@@ -1,0 +1,107 @@
+"""Run: trials, those of them that have no record yet, and how to run these."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from membench.engine.execution import Execution
+from membench.errors import PluginError, UsageError
+from membench.execute.driver import execute
+from membench.execute.progress import watching
+from membench.interface.registry import Registry
+from membench.plan.trial import Trial
+from membench.records import weights
+from membench.records.record import Record
+from membench.records.store import Store, Unreadable, read
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for, and what of it is left to do."""
+
+    trials: Sequence[Trial]
+    pending: Sequence[Trial]
+    store: Store
+    registry: Registry
+    execution: Execution
+
+    @classmethod
+    def of(
+        cls,
+        trials: Sequence[Trial],
+        store: Store,
+        registry: Registry,
+        execution: Execution,
+        *,
+        overwrite: bool = False,
+    ) -> Run:
+        """Finished trials are found again, unless they are to be overwritten or lack what is asked for now."""
+        if execution.floor:
+            _require_bottleneck(trials)
+        pending = [trial for trial in trials if overwrite or not _is_done(store, trial, execution)]
+        return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store))
+
+    def carry_out(self, show: bool = True, what: str = "trials") -> list[Record]:
+        """The records of all trials, in their order; what is pending runs behind a progress bar.
+
+        A record is written as soon as its trial ends, so that nothing that is finished is lost.
+        """
+        if show:
+            for reason, trials in self.stale().items():
+                words = f"measuring {len(trials)} of {len(self.trials)} trials again"
+                print(f"membench: {words}: {reason}", file=sys.stderr)
+        with watching(len(self.pending), show, what) as watcher:
+            execute(self.pending, self.store, self.registry, self.execution, watcher)
+        return [read(self.store.path(trial)).record for trial in self.trials]
+
+    def stale(self) -> dict[str, list[Trial]]:
+        """Finished trials that have to be measured again, because their code is another now, by what changed."""
+        reasons: dict[str, list[Trial]] = {}
+        for trial in self.pending:
+            if reason := self.store.why_stale(trial):
+                reasons.setdefault(reason, []).append(trial)
+        return reasons
+
+
+def _require_bottleneck(trials: Sequence[Trial]) -> None:
+    for trial in trials:
+        if trial.architecture.bottleneck is None:
+            raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so that it has no floor")
+
+
+def _is_done(store: Store, trial: Trial, execution: Execution) -> bool:
+    """Whether there is a record that has all that is asked for."""
+    record = store.find(trial)
+    if record is None or (execution.floor and "excess_kl" not in record.metrics):
+        return False
+    return not execution.keep_weights or weights.are_there(record.weights, store.path(trial))
+
+
+def no_less_than_before(execution: Execution, pending: Sequence[Trial], store: Store) -> Execution:
+    """What the records have that are about to be replaced, the new ones get too."""
+    replaced = [record for record in (_there(store, trial) for trial in pending) if record]
+    had_floor = any("excess_kl" in record.metrics for record in replaced)
+    return replace(
+        execution,
+        keep_weights=execution.keep_weights or any(record.weights for record in replaced),
+        floor=execution.floor or (had_floor and all(trial.architecture.bottleneck for trial in pending)),
+    )
+
+
+def _there(store: Store, trial: Trial) -> Record | None:
+    """The record at the trial's place, also if it is of other code than is here."""
+    try:
+        return read(store.path(trial)).record
+    except Unreadable:
+        return None
+
+
+def fail_if_any(records: Sequence[Record]) -> None:
+    """PluginError when trials failed."""
+    failed = [record for record in records if not record.complete]
+    if failed:
+        raise PluginError(
+            f"{len(failed)} of {len(records)} trials failed; their records say why, and the same command tries again"
+        )

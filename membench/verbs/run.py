@@ -1,0 +1,109 @@
+"""`membench.run`: trials in, records out, and results to look at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from membench.engine.execution import Execution
+from membench.execute.estimate import Estimate, estimate, shuffled
+from membench.execute.progress import bar
+from membench.execute.run import Run
+from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
+from membench.records.store import Store
+from membench.results import Results
+from membench.verbs.arguments import (
+    Model,
+    Options,
+    Paths,
+    Seeds,
+    budgets_of,
+    execution_of,
+    load_registry,
+    models_of,
+    say,
+    seeds_of,
+    several,
+    texts_of,
+)
+
+
+def run(
+    model: Model | Sequence[Model],
+    task: str | Sequence[str],
+    *,
+    M: Options = None,
+    T: Options = None,
+    P: Options = None,
+    protocol: str = "converged",
+    seeds: Seeds = 5,
+    budget: str | int | Iterable[str | int] | None = None,
+    count: str = "all",
+    floor: bool = False,
+    keep_weights: bool = False,
+    overwrite: bool = False,
+    shuffle: bool = False,
+    out: str | os.PathLike[str] = "results",
+    device: str = "cpu",
+    kernel: str = "auto",
+    compile: str = "auto",
+    jobs: int | None = None,
+    executor: str | None = None,
+    plugins: Paths = (),
+    block: Sequence[str] = (),
+    progress: bool = True,
+) -> Results:
+    """Measure how much architectures memorise of tasks, as `membench run` does.
+
+    `model` is a name, `path.py:Class`, or a class or function `(vocab, length, answers, **options)` that gives a
+    module; a class or function runs in this process. M, T and P are the options of model, task and protocol: single
+    values, lists, ranges, or texts as on the command line. Finished trials are found again below `out`. A trial that
+    fails is in `failed` of what comes back; a name or value that cannot be used is a UsageError.
+    """
+    registry = load_registry(plugins, block)
+    execution = execution_of(model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    request = Request(
+        models=models_of(model, registry),
+        tasks=several(task),
+        model_options=texts_of(M),
+        task_options=texts_of(T),
+        protocol=protocol,
+        protocol_options=texts_of(P),
+        seeds=seeds_of(seeds),
+        budgets=budgets_of(budget, count),
+    )
+    execution = replace(execution, floor=floor, keep_weights=keep_weights)
+    planned = prepare(registry, request, execution, Path(out), overwrite=overwrite, shuffle=shuffle)
+    return carry_out(planned, show=progress)
+
+
+def prepare(
+    registry: Registry,
+    request: Request,
+    execution: Execution,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    shuffle: bool = False,
+) -> Run:
+    """All mistakes are found here, before anything runs.
+
+    Shuffled, what is done at any time is a fair sample of the whole.
+    """
+    trials = plan(registry, request, lambda reason: say(f"left out: {reason}"))
+    return Run.of(shuffled(trials) if shuffle else trials, Store(out), registry, execution, overwrite=overwrite)
+
+
+def carry_out(planned: Run, *, show: bool = True) -> Results:
+    """Run what has no record yet, and give the records of all."""
+    planned.store.check()
+    return Results(planned.carry_out(show), folder=planned.store.root, ran=len(planned.pending))
+
+
+def estimate_of(planned: Run) -> Estimate:
+    """How long it takes at most; the calibration behind that takes some seconds itself."""
+    with bar("timing some trials") as shown:
+        return estimate(planned.pending, planned.registry, planned.execution, shown.update)

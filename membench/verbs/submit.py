@@ -1,0 +1,30 @@
+"""What `membench submit` does: records and their weights, gathered in a folder for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from membench.verbs.arguments import say
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What is in the folder now."""
+
+    folder: Path
+    new: bool  # whether it was not there before
+    records: int
+    with_weights: int
+
+
+def submit(folders: Sequence[Path], out: Path, *, without_weights: bool) -> Submitted:
+    """Copy the complete records below some folders, with their weights and a summary. What is left out is named."""
+    from membench.verify.submission import gather, summarise, write
+
+    entries, problems = gather(list(folders) or [Path("results")], without_weights)
+    for problem in problems:
+        say(problem)
+    new = write(entries, out, summarise(entries))
+    return Submitted(out, new, len(entries), sum(entry.weights is not None for entry in entries))

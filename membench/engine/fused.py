@@ -120,9 +120,10 @@ class FusedTrainer:
             seen.accuracy[replica, : taken + 1] = run.accuracy[: taken + 1]
         return seen
 
-    def gradient(self, replica: int, batches: Batches | None = None) -> dict[str, Tensor]:
+    def gradient(self, replica: int, batches: Batches | None = None, slack: float = 0.0) -> dict[str, Tensor]:
         """The gradient that the first of such steps would follow."""
-        run, out = self._run(replica, np.zeros(1, np.float32), batches), aligned(self._layout.size, np.float32)
+        run = self._run(replica, np.zeros(1, np.float32), batches, np.full(1, slack, np.float32))
+        out = aligned(self._layout.size, np.float32)
         self._call("gradient", replica, run, self._weights[replica], out)
         gradient = self._layout.unpack(out)
         return {name: gradient[name] for name in self._layout.trained}

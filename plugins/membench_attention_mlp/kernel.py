@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ BLOCK = 64  # contexts at once: what the heads say of them stays in the cache
 class Shape(ctypes.Structure):
     """The `Shape` of kernel.cpp."""
 
-    _fields_ = (
+    _fields_: ClassVar[Sequence[tuple[str, type[Any]]]] = (
         ("vocab", ctypes.c_int64),
         ("length", ctypes.c_int64),
         ("answers", ctypes.c_int64),

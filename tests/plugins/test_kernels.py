@@ -608,7 +608,7 @@ def test_frozen_vectors_come_back_as_they_were(case: Case) -> None:
             assert torch.equal(state[name], buffer), name
 
 
-@pytest.mark.parametrize("case", [SMALL[8], SMALL[9]], ids=str)
+@pytest.mark.parametrize("case", [linear_memory(9, 2, d=11), linear_memory(7, 3, 300, d=6)], ids=str)
 def test_keys_that_are_made_anew_train_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     facts, rates = case.facts(dense=False), np.full((1, 20), 0.01, np.float32)
     kept = case.trainer(case.model(), facts=facts)

@@ -16,7 +16,7 @@ from membench_linear_memory.model import GAIN, LinearMemory
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 BLOCK = 120  # contexts at once, in whole tiles of the kernel's products
-KEPT_KEYS = 1 << 25  # numbers: more keys of contexts than fit into 128 MiB are made anew at each step
+KEPT_KEYS = 1 << 25  # numbers, kept in two orders: keys of more than 256 MiB are made anew at each step
 
 
 class Shape(ctypes.Structure):

@@ -74,8 +74,8 @@ class Results:
         rows["seeds"] = groups["complete"].sum()
         rows["failed"] = groups.size() - rows["seeds"]
         rows = rows.join(groups[numbers].mean())
-        values = [group.loc[group["complete"], "accuracy"].to_numpy(float) for _, group in groups]
-        ends = intervals(values, ceiling=1.0)
+        accuracies = [group.loc[group["complete"], "accuracy"].to_numpy(float) for _, group in groups]
+        ends = intervals(accuracies, ceiling=1.0)
         for place, (name, values) in enumerate(zip(("low", "high"), ends, strict=True), start=1):
             rows.insert(list(rows).index("accuracy") + place, name, values)
         return rows.reset_index()

@@ -18,7 +18,7 @@ from pathlib import Path
 from membench.errors import NotApplicable
 
 COMPILERS = ("c++", "g++", "clang++")
-HEADERS = Path(__file__).parent  # kernel.hpp is here
+HEADERS = Path(__file__).parent  # kernel.hpp and transformer.hpp are here
 # Of what -ffast-math stands for, only what leaves every sum in its order: a training must repeat bit for bit.
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 

@@ -33,16 +33,23 @@ class Section(NamedTuple):
 
 
 class Layout:
-    """How the parameters of a module lie in the kernel's one array."""
+    """How the parameters of a module lie in the kernel's one array, and after them its buffers, which stay as they are.
 
-    def __init__(self, module: nn.Module, sections: Sequence[Section]) -> None:
+    The kernel trains as many numbers as its model says that it has, so that those of `frozen` are only read.
+    """
+
+    def __init__(self, module: nn.Module, sections: Sequence[Section], frozen: Sequence[Section] = ()) -> None:
         self.shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-        unknown = self.shapes.keys() ^ {section.name for section in sections}
+        self.trained = [section.name for section in sections]
+        self._sections = [*sections, *frozen]
+        unknown = self.shapes.keys() ^ {section.name for section in self._sections}
         if unknown:
             raise NotApplicable(f"the kernel does not cover a model with or without {', '.join(sorted(unknown))}")
-        self._sections = sections
+        disputed = {name for name, _ in module.named_parameters()} ^ set(self.trained)
+        if disputed:
+            raise NotApplicable(f"kernel and model differ on whether {', '.join(sorted(disputed))} is trained")
         self._padded: list[tuple[int, ...]] = []
-        for name, axes in sections:
+        for name, axes in self._sections:
             *rows, last = (self.shapes[name][axis] for axis in axes)
             self._padded.append((*rows, padded(last)))
         self.size = sum(math.prod(shape) for shape in self._padded)
@@ -113,11 +120,13 @@ class FusedTrainer:
             seen.accuracy[replica, : taken + 1] = run.accuracy[: taken + 1]
         return seen
 
-    def gradient(self, replica: int, batches: Batches | None = None) -> dict[str, Tensor]:
+    def gradient(self, replica: int, batches: Batches | None = None, slack: float = 0.0) -> dict[str, Tensor]:
         """The gradient that the first of such steps would follow."""
-        run, out = self._run(replica, np.zeros(1, np.float32), batches), aligned(self._layout.size, np.float32)
+        run = self._run(replica, np.zeros(1, np.float32), batches, np.full(1, slack, np.float32))
+        out = aligned(self._layout.size, np.float32)
         self._call("gradient", replica, run, self._weights[replica], out)
-        return self._layout.unpack(out)
+        gradient = self._layout.unpack(out)
+        return {name: gradient[name] for name in self._layout.trained}
 
     def state(self, replica: int) -> dict[str, Tensor]:
         """The weights as they stand; see Trainer."""
@@ -260,17 +269,19 @@ def _targets(facts: Facts, places: tuple[NDArray[np.int64], ...], groups: int, w
 
 
 def require_plain(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> None:
-    """Raise NotApplicable unless all are float32 on the CPU, trainable throughout, and of one shape."""
-    shapes = {tuple((name, tuple(p.shape)) for name, p in module.named_parameters()) for module in modules}
+    """Raise NotApplicable unless all are float32 on the CPU, trainable but for buffers, and of one shape."""
+    states = [module.state_dict() for module in modules]
+    shapes = {tuple((name, tuple(value.shape)) for name, value in state.items()) for state in states}
     if len(shapes) != 1 or len({one.shape for one in facts}) != 1:
         raise NotApplicable("the kernel trains replicas of one shape")
-    for module in modules:
-        for name, value in module.named_parameters():
+    for module, state in zip(modules, states, strict=True):
+        for name, value in state.items():
             if value.dtype != torch.float32 or value.device.type != "cpu":
                 raise NotApplicable(
                     f"the kernel trains float32 on the CPU, and {name} is {value.dtype} on {value.device}"
                 )
-            if not value.requires_grad:
+        for name, parameter in module.named_parameters():
+            if not parameter.requires_grad:
                 raise NotApplicable(f"the kernel trains every parameter, and {name} is frozen")
 
 

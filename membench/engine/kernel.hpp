@@ -94,9 +94,10 @@ inline Lanes logarithm(Lanes x) {
     return m + p + n * 0.693359375f;
 }
 
+inline Lanes sigmoid(Lanes x) { return 1.0f / (1.0f + exponential(smaller(-x, every(88.0f)))); }
+
 inline void sigmoid(float* at, Index size) {
-    for (Index k = 0; k < size; k += LANES)
-        lanes(at + k) = 1.0f / (1.0f + exponential(smaller(-lanes(at + k), every(88.0f))));
+    for (Index k = 0; k < size; k += LANES) lanes(at + k) = sigmoid(lanes(at + k));
 }
 
 inline void add(float* to, const float* from, Index size) {
@@ -244,9 +245,7 @@ class Readout {
     void operator()(const Block& block, const float* stream, const float* unembed, float* to_stream, float* to_unembed,
                     Score& score) {
         const Index stride = padded(answers_);
-        multiply(slopes_, row_, {unembed, 1, stride}, stream, row_, answers_, d_, block.width);
-        for (Index c = 0; c < block.width; c += LANES)
-            block.labels ? labelled(block, c, score) : distributed(block, c, score);
+        compare(block, stream, unembed, score);
         multiply(to_stream, row_, {unembed, stride, 1}, slopes_, row_, d_, answers_, block.width);
         for (Index i = 0; i < d_; ++i)
             for (Index c = 0; c < block.width; c += LANES) {
@@ -256,7 +255,21 @@ class Readout {
         contract(to_unembed, stride, slopes_, row_, scaled_, row_, answers_, d_, block.width);
     }
 
+    // The gradient of the loss by the logits, [A, row], for a kernel that goes on by itself.
+    const float* to_logits(const Block& block, const float* stream, const float* unembed, Score& score) {
+        compare(block, stream, unembed, score);
+        for (Index k = 0; k < answers_; ++k)
+            for (Index c = 0; c < block.width; c += LANES) lanes(slopes_ + k * row_ + c) *= lanes(factors_ + c);
+        return slopes_;
+    }
+
   private:
+    void compare(const Block& block, const float* stream, const float* unembed, Score& score) {
+        multiply(slopes_, row_, {unembed, 1, padded(answers_)}, stream, row_, answers_, d_, block.width);
+        for (Index c = 0; c < block.width; c += LANES)
+            block.labels ? labelled(block, c, score) : distributed(block, c, score);
+    }
+
     // Each turns eight columns of logits into the gradient of the loss by them, but for a factor.
     void labelled(const Block& block, Index first, Score& score) {
         const Index answers = answers_, row = row_;

@@ -62,6 +62,7 @@ ARCHITECTURE = Architecture(
     build=lazy("membench_attention_mlp.model:AttentionMLP"),
     bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
+    kernel=lazy("membench_attention_mlp.kernel:make_trainer"),
     for_budget=_for_budget,
 )
 

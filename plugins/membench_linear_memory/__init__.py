@@ -31,6 +31,7 @@ ARCHITECTURE = Architecture(
     config=LinearMemoryConfig,
     build=lazy("membench_linear_memory.model:LinearMemory"),
     bottleneck=lambda config: config.d,
+    kernel=lazy("membench_linear_memory.kernel:make_trainer"),
     constructions={
         "hebb": lazy("membench_linear_memory.construct:hebb"),
         "pseudo-inverse": lazy("membench_linear_memory.construct:pseudo_inverse"),

@@ -1,0 +1,84 @@
+"""What each fused kernel saves over the general path, side by side: python benchmarks/kernels.py
+
+Exact gradients over the 2500 facts of `bigram`, five replicas together. The two ways take turns, each time is CPU
+time of one thread, and the median counts: the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from tabulate import tabulate
+
+from membench.engine.execution import Execution
+from membench.engine.trainer import Trainer
+from membench.engine.workbench import Workbench
+from membench.interface.options import label
+from membench.interface.registry import Registry
+
+BUDGETS = (3_000, 10_000, 30_000)
+TIED = {"d": 9, "w": 98, "tied": True}  # the attention-mlp of about 3000 parameters that shares its weights
+REPLICAS, TURNS = 5, 9
+STEPS = {"off": 10, "on": 50}  # in one turn of the general path, and of the kernel
+REGISTRY = Registry()
+
+
+def benches(kernel: str) -> Iterator[Workbench]:
+    """The model that each architecture with a kernel chooses for each budget, and one with tied heads."""
+    task = REGISTRY.task("bigram")
+    facts, execution = task.config(), Execution(kernel=kernel, compiling="off")
+    for architecture in REGISTRY.architectures.values():
+        if architecture.kernel and architecture.for_budget:
+            for budget in BUDGETS:
+                config = architecture.for_budget(task.shape(facts), budget)
+                yield Workbench(architecture, config, task, facts, execution)
+    tied = REGISTRY.architecture("attention-mlp")
+    yield Workbench(tied, tied.config(**TIED), task, facts, execution)
+
+
+def trainer(bench: Workbench) -> Trainer:
+    modules, facts = ([make(seed) for seed in range(REPLICAS)] for make in (bench.model, bench.facts))
+    return bench.trainer(modules, facts, [(0.95, 0.95)] * REPLICAS, planned=0)
+
+
+def milliseconds(made: Trainer, steps: int) -> float:
+    """CPU time of a step and model."""
+    start = time.process_time()
+    made.advance(np.full((REPLICAS, steps), 0.003, dtype=np.float32))
+    return 1e3 * (time.process_time() - start) / steps / REPLICAS
+
+
+def row(bench: Workbench, ways: dict[str, Trainer]) -> dict[str, str]:
+    for made in ways.values():
+        milliseconds(made, 2)  # warms up
+    turns = [{kernel: milliseconds(made, STEPS[kernel]) for kernel, made in ways.items()} for _ in range(TURNS)]
+    general, fused = (statistics.median(turn[kernel] for turn in turns) for kernel in ("off", "on"))
+    size = sum(parameter.numel() for parameter in bench.model(0).parameters())
+    return {
+        "architecture": bench.architecture.name,
+        "model": label(bench.config),
+        "parameters": f"{size:,}",
+        "general, ms": f"{general:.2f}",
+        "kernel, ms": f"{fused:.2f}",
+        "ratio": f"{general / fused:.1f}",
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rows = []
+    for slow, fast in zip(benches("off"), benches("on"), strict=True):
+        rows.append(row(fast, {"off": trainer(slow), "on": trainer(fast)}))
+        print(*rows[-1].values(), flush=True)
+    print("\n" + tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -60,10 +60,17 @@ def main() -> None:
             if facts.mean() < proven:
                 words.append("below what is proven")
             wrong += [f"{model} at {T0} facts: {word}" for word in words]
-            rows.append({
-                "model": model, "asked": T0, "held": f"{facts.mean():.1f}", f"with {LONGER}x steps": f"{more.mean():.1f}",
-                "gain (95 %)": f"{gain[0]:+.1f} to {gain[1]:+.1f}", "proven": f"{proven:.1f}", "": "; ".join(words) or "ok",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "model": model,
+                    "asked": T0,
+                    "held": f"{facts.mean():.1f}",
+                    f"with {LONGER}x steps": f"{more.mean():.1f}",
+                    "gain (95 %)": f"{gain[0]:+.1f} to {gain[1]:+.1f}",
+                    "proven": f"{proven:.1f}",
+                    "": "; ".join(words) or "ok",
+                }
+            )
             before = facts
             print(tabulate(rows[-1:], tablefmt="plain"), file=sys.stderr)
     print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from membench.engine.execution import DEVICES, EXECUTORS, SWITCH, Execution
+from membench.engine.execution import DEVICES, SWITCH, Execution
 from membench.errors import UsageError
+from membench.execute.executor import EXECUTORS
 from membench.plan.request import Request
 from membench.verbs.arguments import MAX_SEEDS
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import UsageError
+from membench.execute.executor import check_executor
 from membench.interface.registry import Registry, Selection
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
@@ -78,7 +79,8 @@ def execution_of(
 ) -> Execution:
     """How to run; a class or function of this process can only run in it."""
     here = any(not isinstance(one, str) for one in several(model))
-    execution = Execution(device, kernel, compile, jobs=jobs, executor=executor or ("inline" if here else "local"))
+    name = check_executor(executor or ("inline" if here else "local"))
+    execution = Execution(device, kernel, compile, jobs=jobs, executor=name)
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 from membench.measure.metrics import METRICS
-from membench.measure.size import COUNTS
+from membench.measure.size import ALL, COUNTS
 from membench_leaderboard.rows import INTERVALS
 from membench_leaderboard.scores import BUDGETS
 from membench_leaderboard.words import METRIC, seeds, whose
@@ -80,9 +80,9 @@ class Column:
     def value(self, row: Row, count: str = "all") -> Any:
         source = self._source(row, count)
         value = None if source is None else source.get(self.key)
-        if not self.per_parameter or count == "all" or not known(value):
+        if not self.per_parameter or count == ALL.word or not known(value):
             return value
-        parameters, counted = row.get("parameters"), row.get(COUNTS[count])
+        parameters, counted = row.get(ALL.field), row.get(COUNTS[count].field)
         return value * parameters / counted if known(parameters) and counted else None
 
     def text(self, row: Row, count: str = "all", *, tight: bool = False) -> str:
@@ -177,10 +177,11 @@ MODELS = (
     _field("protocol", "Name of the protocol."),
     _field("protocol_version", "Version of the protocol."),
     _field("protocol_config", "Options of the protocol."),
-    Column("parameters", "parameters", "Numbers that training can change, counted by membench.", ",.0f", -1,
+    Column(ALL.field, ALL.header, "Numbers that training can change, counted by membench.", ",.0f", -1,
            short="params", beneath="without_embeddings"),
-    Column("without_embeddings", "without embeddings", "Parameters without the embeddings.", ",.0f", -1,
-           short="w/o\u00a0emb.", terminal=NONE),
+    *(Column(count.field, count.header, f"{count.words.capitalize()}.", ",.0f", -1,
+             short=count.header.replace("without embeddings", "w/o\u00a0emb."), terminal=NONE)
+      for count in COUNTS.values() if count is not ALL),
     _metric("kl", "KL", "Divergence of the model from the facts in nats, weighted by their prior.", ".4f",
             markdown=DISTRIBUTIONS, last=ASSOCIATIONS, ends=INTERVALS["kl"]),
     _field("kl_low", "Lower end of the 95 % interval of KL, in tables sorted by it."),
@@ -273,7 +274,7 @@ def shown(columns: Sequence[Column], place: Place, by: str, rows: Sequence[Row])
 
 
 def _says_something(column: Column, rows: Sequence[Row]) -> bool:
-    values = [column.value(row, count) for row in rows for count in (COUNTS if column.counted else ("all",))]
+    values = [column.value(row, count) for row in rows for count in (COUNTS if column.counted else (ALL.word,))]
     if column.varying:
         return len(set(values)) > 1
     return any(known(value) if column.form else value is not None for value in values)

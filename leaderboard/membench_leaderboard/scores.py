@@ -44,7 +44,7 @@ def score(rows: list[Row], by: str) -> Row:
     area, low, high = _area(pieces(rows, by), by, rows)
     return {
         "budgets": {
-            str(budget): {count: _at_budget(rows, budget, size, by) for count, size in COUNTS.items()}
+            str(budget): {word: _at_budget(rows, budget, count.field, by) for word, count in COUNTS.items()}
             for budget in BUDGETS
         },
         "area": area,

@@ -14,9 +14,9 @@ from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.execute.run import Run, fail_if_any
 from membench.interface.options import options_of
-from membench.measure.size import COUNTS
+from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
-from membench.verbs.arguments import BOTH, budgets_of, load_registry
+from membench.verbs.arguments import EACH, budgets_of, load_registry
 from membench.verbs.run import carry_out, prepare
 
 
@@ -41,8 +41,8 @@ def _protocol_help() -> str:
 )
 @click.option(
     "--count",
-    type=click.Choice([*COUNTS, BOTH]),
-    default="all",
+    type=click.Choice([*COUNTS, EACH]),
+    default=ALL.word,
     show_default=True,
     help="Which parameters a budget counts.",
 )

@@ -20,7 +20,7 @@ Model = str | Callable[..., Any]  # a name, path.py:Class, or a class or functio
 Options = Mapping[str, Any] | Iterable[str] | None  # {"H": [1, 6, 11]}, or texts as after -M: ["H=1:11:5"]
 Seeds = int | Iterable[int]
 Paths = Iterable[str | os.PathLike[str]]
-BOTH = "both"  # ways to count parameters, one after the other
+EACH = "each"  # way to count parameters, one after the other
 MAX_SEEDS = 10_000
 
 
@@ -128,6 +128,6 @@ def seeds_of(seeds: Seeds) -> tuple[int, ...]:
 
 
 def budgets_of(budget: str | int | Iterable[str | int] | None, count: str = "all") -> list[Budget]:
-    """Numbers of parameters such as 3000, "3k" or "3k,10k", counted in one way or in both."""
+    """Numbers of parameters such as 3000, "3k" or "3k,10k", counted in one way or in each."""
     parts = [part for one in several(() if budget is None else budget) for part in str(one).split(",")]
-    return [Budget(size, one) for one in (COUNTS if count == BOTH else (count,)) for size in map(parse_budget, parts)]
+    return [Budget(size, one) for one in (COUNTS if count == EACH else (count,)) for size in map(parse_budget, parts)]

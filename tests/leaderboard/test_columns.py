@@ -69,6 +69,12 @@ def columns(by: str, kind: str) -> tuple[Column, ...]:
     return MODELS if kind == "models" else score_columns(by)
 
 
+def test_every_way_to_count_parameters_has_a_column() -> None:
+    headers = {column.key: column.header for column in MODELS}
+    for count in COUNTS.values():
+        assert headers[count.field] == count.header
+
+
 @pytest.mark.parametrize(("by", "kind"), BOTH)
 def test_a_terminal_shows_each_header_where_it_belongs(by: str, kind: str) -> None:
     (table,) = (boards if kind == "models" else score_boards)(rows(by), width=300)

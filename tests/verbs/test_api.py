@@ -252,7 +252,7 @@ def test_a_budget_is_said_in_numbers_or_words() -> None:
 
     assert [one.parameters for one in budgets_of("3k,10k")] == [3000, 10_000]
     assert [one.parameters for one in budgets_of([3000, "1k"])] == [3000, 1000]
-    assert [one.count for one in budgets_of(500, "both")] == ["all", "without-embeddings"]
+    assert [one.count for one in budgets_of(500, "each")] == ["all", "without-embeddings"]
     assert budgets_of(None) == []
 
 

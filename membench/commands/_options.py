@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from membench.engine.execution import DEVICES, SWITCH, Execution
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
 from membench.execute.executor import EXECUTORS
 from membench.plan.request import Request
@@ -67,21 +68,31 @@ plugin_options = _all(
     click.option("--block", multiple=True, metavar="NAME", help="Leave a plugin (or a whole distribution) out."),
 )  # fmt: skip
 
-_request_options = _all(
-    click.option("--model", "models", multiple=True, required=True, metavar="NAME",
-                 help="Architecture; several with commas, or all."),
-    click.option("--task", "tasks", multiple=True, required=True, metavar="NAME",
-                 help="Task; several with commas, or all."),
-    click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE",
-                 help="Architecture option: d=10, d=7,10,13 or H=1:31:5."),
-    click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way."),
-    click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
-                 help="Protocol option, in the same way."),
-    click.option("--protocol", default="converged", show_default=True, metavar="NAME",
-                 help="How weights are found: converged, dana2024, quick or construct."),
-    click.option("--seeds", default="5", show_default=True, callback=parse_seeds,
-                 help="How many, or which (3,7 or 10:14)."),
-)  # fmt: skip
+
+def _request_options(model: str, task: str, option: str) -> Callable[[F], F]:
+    """With the help for --model, --task and -M; the other options are the same for every verb."""
+    return _all(
+        click.option("--model", "models", multiple=True, required=True, metavar="NAME", help=model),
+        click.option("--task", "tasks", multiple=True, required=True, metavar="NAME", help=task),
+        click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE", help=option),
+        click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, same syntax as -M."),
+        click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
+                     help="Protocol option, same syntax as -M."),
+        click.option("--protocol", default="converged", show_default=True, metavar="NAME",
+                     help=f"How weights are found: {', '.join(PROTOCOLS)}."),
+        click.option("--seeds", default="5", show_default=True, callback=parse_seeds,
+                     help="How many, or which (3,7 or 10:14)."),
+    )  # fmt: skip
+
+
+_grid_options = _request_options(
+    "Architecture: comma-separated names, or 'all'.",
+    "Task: comma-separated names, or 'all'.",
+    "Architecture option: d=10, d=7,10,13 or H=1:31:5.",
+)
+_point_options = _request_options(
+    "Architecture, a single one.", "Task, a single one.", "Architecture option, a single value: d=10."
+)
 
 _execution_options = _all(
     click.option("--device", default="cpu", show_default=True, metavar="|".join(DEVICES), help="Where to compute."),
@@ -97,8 +108,15 @@ _execution_options = _all(
 
 def request_options(command: F) -> F:
     """--model, --task, -M, -T, -P, --protocol and --seeds, handed over as one `request`."""
+    return _grid_options(_with_request(command))
 
-    @_request_options
+
+def point_options(command: F) -> F:
+    """The same, for a verb that measures one model on one task."""
+    return _point_options(_with_request(command))
+
+
+def _with_request(command: F) -> F:
     @functools.wraps(command)
     def wrapped(*arguments: Any, **given: Any) -> Any:
         own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}

@@ -23,12 +23,16 @@ COLOURS = {"guarantee": "green", "limit": "red"}
 
 
 @click.command()
-@click.option("--model", required=True, metavar="NAME", help="Architecture.")
-@click.option("--task", required=True, metavar="NAME", help="Task.")
+@click.option("--model", required=True, metavar="NAME", help="Architecture, a single one.")
+@click.option("--task", required=True, metavar="NAME", help="Task, a single one.")
 @click.option(
-    "-M", "model_options", multiple=True, metavar="NAME=VALUE", help="Architecture option; grids make columns."
+    "-M",
+    "model_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Architecture option: d=10; a grid such as H=1:31:5 makes columns.",
 )
-@click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way.")
+@click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, same syntax as -M.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the facts.")
 @click.option("--expensive", is_flag=True, help="Also those that take seconds: floors and optimised frames.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, with formulas.")

@@ -10,7 +10,7 @@ from rich.markup import escape
 from membench.analysis.look import check_figure_path
 from membench.capacities.search import check_levels
 from membench.capacities.subject import VARIED
-from membench.commands._options import execution_options, json_option, out_option, plugin_options, request_options
+from membench.commands._options import execution_options, json_option, out_option, plugin_options, point_options
 from membench.commands._output import console, listing, print_json
 from membench.engine.execution import Execution
 from membench.errors import UsageError
@@ -28,7 +28,7 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
 
 
 @click.command()
-@request_options
+@point_options
 @click.option("--vary", type=click.Choice(VARIED), default="T0", show_default=True,
               help="T0: more facts of the same task; N: larger vocabularies, with all their contexts.")  # fmt: skip
 @click.option("--at", "levels", default="1,0.99", show_default=True, callback=parse_levels,

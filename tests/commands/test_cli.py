@@ -16,6 +16,7 @@ import pytest
 
 from membench import commands
 from membench.cli import VERBS, cli
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.records.record import SCHEMA
 
 QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
@@ -246,6 +247,25 @@ def test_help_has_every_verb_in_a_group_with_its_whole_summary(membench: Any) ->
             command = cli.get_command(context, verb)
             assert command is not None
             assert (command.help or "").partition("\n")[0] == summary
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep", "capacity"])
+def test_the_help_for_a_protocol_names_all_of_them(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    (option,) = [one for one in command.params if one.name == "protocol"]
+    assert isinstance(option, click.Option)
+    assert option.help == f"How weights are found: {', '.join(PROTOCOLS)}."
+
+
+@pytest.mark.parametrize("verb", ["capacity", "bounds"])
+def test_verbs_for_one_model_do_not_offer_several(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    helps = {one.opts[0]: one.help or "" for one in command.params if isinstance(one, click.Option)}
+    assert "single" in helps["--model"]
+    assert "single" in helps["--task"]
+    assert "all" not in helps["--model"] + helps["--task"]
 
 
 def test_a_leaderboard_never_imports_torch(tmp_path: Path) -> None:

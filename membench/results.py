@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from membench.measure.metrics import METRICS
 from membench.records.record import Record
 
 if TYPE_CHECKING:
@@ -17,15 +18,14 @@ if TYPE_CHECKING:
 
     from membench.analysis.figures import Plot
 
-METRICS = ("accuracy", "kl", "excess_kl", "associations", "bits", "bits_per_parameter")
 REFERENCES = ("proven_accuracy", "zero_head", "chance")
 NAMES = ("model", "task", "protocol")
-SHOWN = {  # beside the accuracy, by its column: the header and how the number is written
-    "associations": ("facts", "{:.0f}"),
-    "bits_per_parameter": ("bits/param", "{:.2f}"),
-    "proven_accuracy": ("proven", "{:.3f}"),
-    "zero_head": ("zero-head", "{:.3f}"),
-    "chance": ("chance", "{:.3f}"),
+SHOWN = {  # beside the accuracy: a column here, and the column of the board that says how it is written
+    "associations": "associations",
+    "bits_per_parameter": "bits_per_parameter",
+    "proven_accuracy": "lower_bound",
+    "zero_head": "zero_head",
+    "chance": "chance",
 }
 SHOWN_ERRORS = 3
 
@@ -147,6 +147,7 @@ class Results:
 
         from membench.analysis.columns import option_columns, trial_frame
         from membench.analysis.tables import cell, with_interval
+        from membench_leaderboard.columns import MODELS, find
 
         rows = self.summary()
         if rows.empty:
@@ -160,8 +161,9 @@ class Results:
         table["seeds"] = rows["seeds"]
         table["params"] = [cell(value, "{:,.0f}") for value in rows["parameters"]]
         table["accuracy"] = [with_interval(*row) for row in rows[["accuracy", "low", "high"]].to_numpy(float)]
-        for name, (header, form) in SHOWN.items():
-            table[header] = [cell(value, form) for value in rows[name]]
+        for name, key in SHOWN.items():
+            column = find(MODELS, key)
+            table[column.header] = [cell(value, f"{{:{column.compact or column.form}}}") for value in rows[name]]
         return _sentence(*title), table, self._notes()
 
     def _labels(self, part: str, rows: pd.DataFrame) -> list[str]:

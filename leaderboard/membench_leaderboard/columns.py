@@ -1,7 +1,9 @@
 """Every column of the board, defined once.
 
 The terminal, Markdown, the page, CSV, JSON, plots and `--explain` read the definitions below and spell none of them
-out. A new column is one entry here, and its value in a row (rows.py) or a score (scores.py).
+out. A new column is one entry here and its value for a trial in `frame._row`. For a model, `rows.summarise` averages
+over the trials what is `averaged` here, and makes the rest. For an architecture, `scores.score` makes the
+value of a column in `score_columns`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from typing import Any, Literal, TypeGuard
 
 from membench.measure.metrics import METRICS
 from membench.measure.size import ALL, COUNTS
-from membench_leaderboard.rows import INTERVALS
-from membench_leaderboard.scores import BUDGETS
+from membench_leaderboard.budgets import BUDGETS
 from membench_leaderboard.words import METRIC, seeds, whose
 
 Row = Mapping[str, Any]
 Place = Literal["terminal", "markdown", "page"]
 # Tables, by the metric that their rows are sorted by (rows.sorted_by).
 EVERY, ASSOCIATIONS, DISTRIBUTIONS, NONE = ("accuracy", "kl"), ("accuracy",), ("kl",), ()
+INTERVALS = {"accuracy": ("low", "high"), "kl": ("kl_low", "kl_high")}  # keys of the ends of the 95 % interval
 DIGITS = {"accuracy": ".3f", "kl": ".4f"}  # of scores and intervals
 UNKNOWN = "-"
 
@@ -51,6 +53,7 @@ class Column:
     beneath: str = ""  # in a terminal, the column that stands in the same cells, in the second line
     per_parameter: bool = False  # so that it depends on how parameters are counted
     budget: int | None = None  # it is about the best model with at most so many parameters
+    mean: bool | None = None  # whether a model has the mean over its trials; None: if there is a format for it
     varying: bool = False  # shown only where rows differ; otherwise the note says it for all of them
     provenance: bool = False  # about where numbers are from; a narrow terminal says it in words
     line: str = ""  # in plots, the name of a horizontal line at its mean
@@ -71,6 +74,11 @@ class Column:
     def flowing(self) -> str:
         """The header for the page, which breaks it where the width demands that."""
         return (self.short or self.header).replace("\u00a0", " ")
+
+    @property
+    def averaged(self) -> bool:
+        """Whether its value for a model is the mean over the trials."""
+        return bool(self.form) if self.mean is None else self.mean
 
     @property
     def counted(self) -> bool:
@@ -129,9 +137,9 @@ def _starred(row: Row) -> str:
     return f"{row['architecture']} *" if row["pareto"] else str(row["architecture"])
 
 
-def _field(key: str, meaning: str) -> Column:
+def _field(key: str, meaning: str, mean: bool = False) -> Column:
     """Something that JSON and CSV alone have a column for."""
-    return Column(key, meaning=meaning, terminal=NONE, markdown=NONE, page=NONE)
+    return Column(key, meaning=meaning, terminal=NONE, markdown=NONE, page=NONE, mean=mean)
 
 
 def _metric(key: str, header: str, meaning: str, form: str, **more: Any) -> Column:
@@ -215,10 +223,10 @@ MODELS = (
     Column("identifiable", "identifiable",
            "Parameters less the directions that change no output, where they are known.", ",.0f", -1,
            short="identifi\u00adable", markdown=NONE),
-    _field("buffers", "Numbers in the buffers of the model."),
-    _field("bits", "What the answers say beyond a uniform guess, in bits."),
-    _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches."),
-    Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, terminal=NONE, markdown=NONE,
+    _field("buffers", "Numbers in the buffers of the model.", mean=True),
+    _field("bits", "What the answers say beyond a uniform guess, in bits.", mean=True),
+    _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches.", mean=True),
+    Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, mean=False, terminal=NONE, markdown=NONE,
            varying=True),
     _field("converged", "Whether training stopped gaining before it had used up its steps."),
     *PROVENANCE,

@@ -14,7 +14,6 @@ from membench.records.record import Record
 from membench.records.store import Entry
 
 SIZES = (*(count.field for count in COUNTS.values()), "buffers", "identifiable")
-RATIOS = ("ratio_to_bound", "ratio_to_oracle")
 REFERENCES = {"zero_head": "zero-head", "bayes": "bayes"}  # column: name of the bound that is drawn for comparison
 
 

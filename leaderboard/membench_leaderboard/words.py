@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from membench.measure.size import COUNTS
-from membench_leaderboard.rows import Table
-from membench_leaderboard.scores import AREA_FROM, AREA_TO
+from membench_leaderboard.budgets import AREA_FROM, AREA_TO
+
+if TYPE_CHECKING:
+    from membench_leaderboard.rows import Table
 
 Row = Mapping[str, Any]
 METRIC = {"accuracy": "accuracy", "kl": "KL"}  # in headers and sentences

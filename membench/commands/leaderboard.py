@@ -2,93 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, print_json
+from membench.commands._output import console
 from membench.errors import UsageError
-from membench.measure.size import COUNTS
+from membench.measure.size import ALL, COUNTS
 from membench.plan.budget import parse_budget
 from membench.verbs.arguments import load_registry
+from membench_leaderboard.formats import EXPLANATIONS, FORMATS, Board
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from membench.interface.registry import Registry
     from membench.records.store import Entry
-
-
-@dataclass(frozen=True)
-class Board:
-    """What was asked for, in whichever format."""
-
-    entries: list[Entry]
-    rows: pd.DataFrame
-    models: bool  # every model, instead of one score for each architecture
-    count: str
-    registry: Callable[[], Registry]  # loading plugins takes time, and a table needs none of them
-
-
-def _print_tables(board: Board) -> None:
-    from membench_leaderboard.table import boards, score_boards
-
-    out = console()
-    bars = out.is_terminal and out.encoding.startswith("utf")
-    if board.models:
-        tables = boards(board.rows, width=out.width)
-    else:
-        tables = score_boards(board.rows, count=board.count, width=out.width, bars=bars)
-    for table in tables:
-        out.print(table)
-
-
-def _print_markdown(board: Board) -> None:
-    from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
-
-    click.echo(rows_as_markdown(board.rows) if board.models else scores_as_markdown(board.rows, board.count))
-
-
-def _print_csv(board: Board) -> None:
-    from membench_leaderboard.data import as_csv
-
-    click.echo(as_csv(board.rows))
-
-
-def _print_board_json(board: Board) -> None:
-    print_json(_data(board))
-
-
-def _print_page(board: Board) -> None:
-    from membench_leaderboard.page import page
-
-    click.echo(page(_data(board)))
-
-
-def _data(board: Board) -> dict[str, Any]:
-    from membench_leaderboard.data import board_data
-
-    return board_data(board.entries, board.rows, board.registry())
-
-
-def _print_explanation(story: dict[str, Any]) -> None:
-    from membench_leaderboard.explain import print_explanation
-
-    print_explanation(story, console())
-
-
-FORMATS: dict[str, Callable[[Board], None]] = {
-    "table": _print_tables,
-    "markdown": _print_markdown,
-    "csv": _print_csv,
-    "json": _print_board_json,
-    "html": _print_page,
-}
-EXPLANATIONS: dict[str, Callable[[dict[str, Any]], None]] = {"table": _print_explanation, "json": print_json}
 
 
 def _parse_budget(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -107,7 +37,7 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.option(
     "--count",
     type=click.Choice(list(COUNTS)),
-    default="all",
+    default=ALL.word,
     show_default=True,
     help="Which parameters count against a budget.",
 )
@@ -168,15 +98,14 @@ def leaderboard(
     with no_collection():
         entries, rows = read_board(folders, no_published)
         rows = select(rows, task=task, protocol=protocol, options=options, budget=budget, count=count)
-        board = Board(entries, rows, models or budget is not None, count, lambda: load_registry(files, block))
+        board = Board(
+            entries, rows, models or budget is not None, count, lambda: load_registry(files, block), console()
+        )
         if plot:
             from membench_leaderboard.plot import draw
 
             click.echo(f"wrote {draw(rows, plot)}", err=True)
-        if explain is None:
-            FORMATS[form](board)
-        else:
-            EXPLANATIONS[form](_story(board, explain))
+        click.echo(FORMATS[form](board) if explain is None else EXPLANATIONS[form](board, explain))
 
 
 def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
@@ -188,9 +117,3 @@ def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entr
     for problem in problems:
         click.echo(f"membench: {problem}", err=True)
     return entries, board_rows(entries, folders, published=not no_published)
-
-
-def _story(board: Board, text: str) -> dict[str, Any]:
-    from membench_leaderboard.explain import explain
-
-    return explain(board.entries, board.rows, text, board.registry(), models=board.models)

@@ -49,7 +49,7 @@ class Results:
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each finished trial: options of model, task and protocol, sizes, metrics, what is proven."""
-        from membench.analysis.columns import trial_frame
+        from membench.analysis.trial_frame import trial_frame
 
         return trial_frame(self.records)
 
@@ -60,8 +60,8 @@ class Results:
         """
         import pandas as pd
 
-        from membench.analysis.columns import option_columns, trial_frame
         from membench.analysis.intervals import intervals
+        from membench.analysis.trial_frame import option_columns, trial_frame
 
         frame = trial_frame(self.records, failed=True)
         if frame.empty:
@@ -145,8 +145,8 @@ class Results:
         """What all points have in common as a title, and a row of texts for each point."""
         import pandas as pd
 
-        from membench.analysis.columns import option_columns, trial_frame
         from membench.analysis.tables import cell, with_interval
+        from membench.analysis.trial_frame import option_columns, trial_frame
         from membench_leaderboard.columns import MODELS, find
 
         rows = self.summary()
@@ -190,7 +190,7 @@ def _names(given: str | Sequence[str]) -> list[str]:
 
 def _text(value: Any) -> str:
     """A value, or a list of them, as after --where."""
-    from membench.analysis.columns import value_text
+    from membench.analysis.trial_frame import value_text
 
     return ",".join(map(_text, value)) if isinstance(value, (list, tuple, range)) else value_text(value)
 

@@ -23,7 +23,7 @@ from membench_leaderboard.rerun import rerun_commands
 from membench_leaderboard.rows import Row, is_ranked
 from membench_leaderboard.scores import Piece, pieces, score
 from membench_leaderboard.select import Candidate, find_row
-from membench_leaderboard.table import printable
+from membench_leaderboard.terminal import printable
 from membench_leaderboard.words import METRIC, title, whose
 
 Story = Mapping[str, Any]

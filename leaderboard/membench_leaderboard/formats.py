@@ -28,7 +28,7 @@ class Board:
 
 
 def _table(board: Board) -> str:
-    from membench_leaderboard.table import boards, score_boards
+    from membench_leaderboard.terminal import boards, score_boards
 
     out = board.console
     if board.models:

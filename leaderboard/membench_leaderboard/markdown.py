@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
-from membench.analysis.markdown import escape
+from membench.analysis.escape_markdown import escape
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard.columns import MODELS, UNKNOWN, Column, Row, find, score_columns, shown

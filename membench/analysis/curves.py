@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from membench.analysis.figure_style import COLOURS, MARKERS, figure_at
 from membench.analysis.intervals import bootstrap_interval
 from membench.analysis.laws import Fit
-from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS

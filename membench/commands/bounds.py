@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.analysis.bounds import Bounds, PointBounds, applies, says, short
+from membench.analysis.bounds_table import Bounds, PointBounds, applies, says, short
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import console, listing, print_json
 from membench.verbs.arguments import load_registry
@@ -109,7 +109,7 @@ def _many(evaluated: Bounds) -> Table:
 def _markdown(point: PointBounds, evaluated: Bounds) -> str:
     from tabulate import tabulate
 
-    from membench.analysis.markdown import escape
+    from membench.analysis.escape_markdown import escape
 
     rows = [
         {
@@ -128,6 +128,6 @@ def _markdown(point: PointBounds, evaluated: Bounds) -> str:
 
 
 def _formula(bound: Bound) -> str:
-    from membench.analysis.markdown import escape
+    from membench.analysis.escape_markdown import escape
 
     return f"${bound.latex}$".replace("|", "\\|") if bound.latex else escape(bound.formula)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
-from membench.analysis.look import check_figure_path
-from membench.capacities.search import check_levels
-from membench.capacities.subject import VARIED
+from membench.analysis.figure_style import check_figure_path
+from membench.capacity_search.search import check_levels
+from membench.capacity_search.subject import VARIED
 from membench.commands._options import execution_options, json_option, out_option, plugin_options, point_options
 from membench.commands._output import console, listing, print_json
 from membench.engine.execution import Execution

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from membench.analysis.floors import Floor
+from membench.analysis.floor_table import Floor
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import console, listing, print_json
 from membench.verbs.arguments import load_registry

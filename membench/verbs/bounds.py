@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.analysis.bounds import Bounds
+from membench.analysis.bounds_table import Bounds
 from membench.execute.progress import counting
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan

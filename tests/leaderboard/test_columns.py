@@ -23,7 +23,7 @@ from membench_leaderboard.frame import entries, to_frame
 from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
 from membench_leaderboard.page import page
 from membench_leaderboard.rows import summarise
-from membench_leaderboard.table import boards, score_boards
+from membench_leaderboard.terminal import boards, score_boards
 from membench_leaderboard.words import METRIC
 
 DOCS = (Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text("utf-8")

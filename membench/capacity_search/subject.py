@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from membench.capacities.measurement import Measurement
-from membench.capacities.search import Search
+from membench.capacity_search.measurement import Measurement
+from membench.capacity_search.search import Search
 from membench.errors import UsageError, unknown
 from membench.interface.facts import Shape, draw_facts
 from membench.interface.options import assignments, label, options_of

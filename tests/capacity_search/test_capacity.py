@@ -11,11 +11,11 @@ import click
 import numpy as np
 import pytest
 
-from membench.capacities.capacity import threshold_words
-from membench.capacities.measurement import Measurement, summarise
-from membench.capacities.search import Search
-from membench.capacities.subject import Subject
-from membench.capacities.threshold import crossing, peak, threshold
+from membench.capacity_search.capacity import threshold_words
+from membench.capacity_search.measurement import Measurement, summarise
+from membench.capacity_search.search import Search
+from membench.capacity_search.subject import Subject
+from membench.capacity_search.threshold import crossing, peak, threshold
 from membench.commands.capacity import parse_levels
 from membench.errors import UsageError
 from membench.interface.registry import Registry

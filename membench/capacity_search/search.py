@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membench.capacities.measurement import Measurement, Summary, summarise
-from membench.capacities.threshold import crossing
+from membench.capacity_search.measurement import Measurement, Summary, summarise
+from membench.capacity_search.threshold import crossing
 from membench.errors import UsageError
 
 PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer

@@ -17,7 +17,7 @@ from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
 from membench_leaderboard.plot import draw
 from membench_leaderboard.published import published_entries
 from membench_leaderboard.rows import summarise
-from membench_leaderboard.table import bar, boards, score_boards
+from membench_leaderboard.terminal import bar, boards, score_boards
 
 
 def rows(*records: Any) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from membench.capacities.measurement import Measurement
-from membench.capacities.plot import draw_capacity
-from membench.capacities.threshold import peak, threshold
+from membench.capacity_search.measurement import Measurement
+from membench.capacity_search.plot import draw_capacity
+from membench.capacity_search.threshold import peak, threshold
 from membench.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import make_record
 
-from membench.analysis.columns import keep, require_columns, require_like, trial_frame
+from membench.analysis.trial_frame import keep, require_columns, require_like, trial_frame
 from membench.errors import UsageError
 from membench.records.record import Record
 

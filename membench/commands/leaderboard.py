@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +12,8 @@ from membench.errors import UsageError
 from membench.measure.size import ALL, COUNTS
 from membench.plan.budget import parse_budget
 from membench.verbs.arguments import load_registry
+from membench.verbs.leaderboard import leaderboard as choose
 from membench_leaderboard.formats import EXPLANATIONS, FORMATS, Board
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from membench.records.store import Entry
 
 
 def _parse_budget(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -90,30 +85,19 @@ def leaderboard(
     membench leaderboard --task bigram --explain aot
     """
     from membench_leaderboard.gather import no_collection
-    from membench_leaderboard.select import select
 
     form = "json" if as_json else form
     if explain is not None and form not in EXPLANATIONS:
         raise UsageError(f"--explain --format {form}: an explanation is printed as {' or '.join(EXPLANATIONS)}")
     with no_collection():
-        entries, rows = read_board(folders, no_published)
-        rows = select(rows, task=task, protocol=protocol, options=options, budget=budget, count=count)
-        board = Board(
-            entries, rows, models or budget is not None, count, lambda: load_registry(files, block), console()
-        )
+        entries, rows = choose(
+            folders, published=not no_published, task=task, protocol=protocol, options=options, budget=budget,
+            count=count,
+        )  # fmt: skip
+        every = models or budget is not None
+        board = Board(entries, rows, every, count, lambda: load_registry(files, block), console())
         if plot:
             from membench_leaderboard.plot import draw
 
             click.echo(f"wrote {draw(rows, plot)}", err=True)
         click.echo(FORMATS[form](board) if explain is None else EXPLANATIONS[form](board, explain))
-
-
-def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
-    """The records of a board, and the rows that it shows."""
-    from membench_leaderboard.gather import gather
-    from membench_leaderboard.select import board_rows
-
-    entries, problems = gather(folders, published=not no_published)
-    for problem in problems:
-        click.echo(f"membench: {problem}", err=True)
-    return entries, board_rows(entries, folders, published=not no_published)

@@ -8,11 +8,8 @@ import click
 
 from membench.commands._options import json_option
 from membench.commands._output import print_json
-from membench.errors import UsageError
 from membench.interface.options import assignments
-from membench.verbs.load import load
-
-SUFFIXES = (".png", ".svg", ".pdf")
+from membench.verbs.plot import plot as draw
 
 
 @click.command()
@@ -58,14 +55,10 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    if out.suffix and out.suffix not in SUFFIXES:
-        raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")
-    drawn = load(*folders).curves(
-        x, y, by=by, where=assignments(where), fit=laws, ceiling=ceiling, overlay=overlay, bound=bound, log_x=log_x,
-        title=title, show=True,
+    drawn, paths = draw(
+        folders, out, x, y, by=by, where=assignments(where), fit=laws, ceiling=ceiling, overlay=overlay, bound=bound,
+        log_x=log_x, title=title, show=True,
     )  # fmt: skip
-    stem, suffixes = (out.with_suffix(""), [out.suffix]) if out.suffix else (out, SUFFIXES[:2])
-    paths = drawn.write(stem, suffixes)
     if as_json:
         from membench.analysis.claims import fit_rows
 

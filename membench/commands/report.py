@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from membench.commands._options import plugin_options
-from membench.errors import UsageError
-from membench.records.files import write_atomically
 from membench.verbs.arguments import load_registry
+from membench.verbs.report import report as write_report
 
 
 @click.command()
@@ -44,21 +43,9 @@ def report(
     membench report --open
     membench report results --out board.html
     """
-    from membench.commands.leaderboard import read_board
-    from membench_leaderboard.data import board_data
-    from membench_leaderboard.page import page
     from membench_leaderboard.words import counted
 
-    entries, rows = read_board(folders, no_published)
-    data = board_data(entries, rows, load_registry(files, block))
-    _write(out, page(data))
-    click.echo(f"wrote {out}: {counted(len(rows), 'row')} in {counted(len(data['tables']), 'table')}")
+    made = write_report(folders, out, load_registry(files, block), published=not no_published)
+    click.echo(f"wrote {out}: {counted(made.rows, 'row')} in {counted(made.tables, 'table')}")
     if show and not webbrowser.open(out.resolve().as_uri()):
         click.echo(f"membench: no browser was found; open '{out}' with yours", err=True)
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        write_atomically(out, text)
-    except OSError as error:
-        raise UsageError(f"cannot write '{out}': {error.strerror or error}; choose another file with --out") from None

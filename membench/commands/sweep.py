@@ -13,7 +13,8 @@ from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.plan.request import Request
 from membench.verbs.arguments import load_registry
-from membench.verbs.run import carry_out, prepare
+from membench.verbs.run import carry_out
+from membench.verbs.sweep import prepare
 
 
 @click.command()
@@ -42,7 +43,7 @@ def sweep(
     membench sweep --model aot --task bigram -T N=50 -M d=10 -M d_h=10 -M H=1:31:5 --seeds 5
     membench sweep --model aot --task bigram -M d=7,10,13 -M H=1:31:5 --dry-run
     """
-    planned = prepare(load_registry(files, block), request, execution, out, shuffle=True)
+    planned = prepare(load_registry(files, block), request, execution, out)
     if dry_run:
         announce(planned, as_json)
         return

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,12 @@ def test_help_has_every_verb_in_a_group_with_its_whole_summary(membench: Any) ->
             command = cli.get_command(context, verb)
             assert command is not None
             assert (command.help or "").partition("\n")[0] == summary
+
+
+@pytest.mark.parametrize("verb", [verb for group in VERBS.values() for verb in group])
+def test_every_verb_that_computes_can_be_called_without_the_command_line(verb: str) -> None:
+    listings = ("models", "tasks", "plugins")
+    assert verb in listings or find_spec(f"membench.verbs.{verb}")
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep", "capacity"])

@@ -151,7 +151,7 @@ RANK = Column(
 )
 TIED = _field("tied", "Whether the rank is shared.")
 PROVENANCE = (
-    Column("published", "records", "Whether the records came with membench, or are yours.", markdown=NONE, page=NONE,
+    Column("published", "records", "Whether the records ship with membench or are yours.", markdown=NONE, page=NONE,
            provenance=True, show=whose),
     Column("origin", "weights", "Whether the weights were trained or constructed.", page=NONE, provenance=True),
     Column("verification", "numbers", "Verified: the weights were checked against the records of all seeds. "

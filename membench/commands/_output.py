@@ -137,7 +137,7 @@ def baseline_untouched() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("membench: interrupted; the baseline is as it was", err=True)
+        click.echo("membench: interrupted; the baseline is unchanged", err=True)
         raise SystemExit(130) from None
 
 

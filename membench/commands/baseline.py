@@ -32,7 +32,7 @@ def write(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Measure a suite and write its baseline, a small file to be committed.
+    """Measure a suite and write its baseline, a small file to commit.
 
     \b
     membench baseline write --suite smoke

@@ -34,9 +34,9 @@ COLOURS = {"guarantee": "green", "limit": "red"}
 )
 @click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, same syntax as -M.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the facts.")
-@click.option("--expensive", is_flag=True, help="Also those that take seconds: floors and optimised frames.")
+@click.option("--expensive", is_flag=True, help="Include bounds that take seconds: floors and optimised frames.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, with formulas.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the bounds over a grid.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Plot the bounds over a grid.")
 @json_option
 @plugin_options
 def bounds(
@@ -52,11 +52,11 @@ def bounds(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show what is proven of an architecture on a task.
+    """Show what is proven about an architecture on a task.
 
-    Every bound that speaks of the architecture comes with its value, or with the reason why it has none.
-    A guarantee is reached by some weights, a limit is exceeded by none; an order is known up to a
-    constant only, and nothing passes or fails it.
+    Each bound on the architecture is shown with its value, or with the reason why it has none. A
+    guarantee is reached by some weights; a limit is exceeded by none; an order is known only up to a
+    constant, so nothing can pass or fail it.
 
     \b
     membench bounds --model aot --task bigram

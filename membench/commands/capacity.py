@@ -24,7 +24,7 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
     try:
         return check_levels(float(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--at {text}: accuracies above 0 and up to 1 are needed, such as 1,0.99") from None
+        raise UsageError(f"--at {text}: give accuracies above 0 and up to 1, such as 1,0.99") from None
 
 
 @click.command()
@@ -34,11 +34,11 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
 @click.option("--at", "levels", default="1,0.99", show_default=True, callback=parse_levels,
               help="Accuracies that count as memorised.")  # fmt: skip
 @click.option("--resolution", default=0.1, show_default=True, type=click.FloatRange(0.001, 1),
-              help="How far apart the values at a threshold may be, as a part of them.")  # fmt: skip
-@click.option("--largest", type=click.IntRange(min=2), help="Try nothing beyond this value of what is varied.")
+              help="Relative width of the bracket around a threshold.")  # fmt: skip
+@click.option("--largest", type=click.IntRange(min=2), help="Upper limit for the varied option.")
 @execution_options
 @out_option
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw accuracy and bits over the load.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Plot accuracy and bits against load.")
 @json_option
 @plugin_options
 def capacity(
@@ -56,9 +56,9 @@ def capacity(
 ) -> None:
     """Find how many facts one model memorises.
 
-    Trains several seeds with more and more facts, brackets the number at which they no longer
-    memorise all (or 99 %) of them, refines around it, and fits the threshold to all trials. Every
-    trial leaves a record; the same command again continues.
+    Trains several seeds on more and more facts, brackets the number at which they stop memorising all
+    (or 99 %) of them, refines the bracket, and fits the threshold to all trials. Each trial writes one
+    record; after an interruption, rerun the command to continue.
 
     \b
     membench capacity --model aot --task bigram -T N=50 -M d=10 -M H=4

@@ -23,9 +23,11 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--task", "task", metavar="NAME", help="Only this task.")
-@click.option("-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option, such as N=50.")
+@click.option(
+    "-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option value, such as N=50."
+)
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
-@click.option("--rows", "models", is_flag=True, help="Show every model, not one score for each architecture.")
+@click.option("--rows", "models", is_flag=True, help="Show every model, not one score per architecture.")
 @click.option(
     "--budget", callback=_parse_budget, metavar="10k", help="Show every model with at most this many parameters."
 )
@@ -38,7 +40,7 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 )
 @click.option("--no-published", is_flag=True, help="Leave out the published records.")
 @click.option(
-    "--explain", metavar="ROW", help="Tell how a row came about: a rank, an architecture, or the start of an id."
+    "--explain", metavar="ROW", help="Show where a row comes from: a rank, an architecture, or the start of an id."
 )
 @click.option(
     "--format",
@@ -46,13 +48,13 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
     type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw accuracy against parameters (.png, .svg, .pdf).",
+    help="Plot accuracy against parameters (.png, .svg, .pdf).",
 )
 @json_option
 @plugin_options
@@ -72,11 +74,11 @@ def leaderboard(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show the published board, and your records among it.
+    """Show the published board, with your records alongside.
 
-    With FOLDERS, the records below them are shown among the published ones of the same tables.
-    There is one table for each task config and protocol, since only like can be compared with like.
-    Rows whose intervals overlap share a rank. Runs with the protocol quick are shown, not ranked.
+    Records in FOLDERS join the published ones in the same tables. There is one table per task config
+    and protocol, since only like can be compared with like. Rows whose intervals overlap share a rank.
+    Runs with the quick protocol are shown but not ranked.
 
     \b
     membench leaderboard

@@ -14,22 +14,24 @@ from membench.verbs.plot import plot as draw
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--x", required=True, metavar="NAME", help="Column along the bottom: an option such as H, or parameters.")
-@click.option("--y", default="accuracy", show_default=True, metavar="NAME", help="Column upwards: a metric.")
-@click.option("--by", default="", metavar="NAMES", help="Columns that tell curves apart: d, or model,d.")
+@click.option("--x", required=True, metavar="NAME", help="Column for the x axis: an option such as H, or parameters.")
+@click.option("--y", default="accuracy", show_default=True, metavar="NAME", help="Column for the y axis: a metric.")
+@click.option("--by", default="", metavar="NAMES", help="Columns that separate the curves: d, or model,d.")
 @click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only records with this value: N=50 or d=7,10.")
 @click.option(
-    "--fit", "laws", default="", metavar="LAWS", help="Fit linear, quadratic, power or piecewise, or several."
+    "--fit",
+    "laws",
+    default="",
+    metavar="LAWS",
+    help="Laws to fit: linear, quadratic, power, piecewise (comma-separated).",
 )
-@click.option(
-    "--ceiling", type=float, help="Where y saturates: a law is only asked to be at least there. [accuracy: 1]"
-)
-@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Points to draw on top.")
+@click.option("--ceiling", type=float, help="Where y saturates: points there count as 'at least this'. [accuracy: 1]")
+@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Extra points to draw.")
 @click.option("--bound", default="", metavar="NAME", help="Column to draw as a dotted line, such as proven_accuracy.")
-@click.option("--log-x", is_flag=True, help="Logarithmic scale along the bottom.")
+@click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
 @click.option("--title", default="", help="Title of the figure.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("plot"), show_default=True,
-              help="Name of the figure; without an ending, .png and .svg are made.")  # fmt: skip
+              help="Name of the figure; without a suffix, both .png and .svg are written.")  # fmt: skip
 @json_option
 def plot(
     folders: tuple[Path, ...],

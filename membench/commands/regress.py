@@ -35,8 +35,8 @@ def regress(
 ) -> None:
     """Measure a suite again; exit code 1 if capacity was lost.
 
-    Architectures and seeds are those of the baseline by default. Without a baseline one is written. Seconds are
-    never compared.
+    By default, architectures and seeds are those of the baseline. If there is no baseline, one is
+    written. Timings are never compared.
 
     \b
     membench regress --suite smoke

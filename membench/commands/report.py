@@ -20,7 +20,7 @@ from membench.verbs.report import report as write_report
     default=Path("membench-report.html"),
     show_default=True,
     metavar="FILE",
-    help="The file to write.",
+    help="File to write.",
 )
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
 @click.option("--no-published", is_flag=True, help="Leave out the published records.")
@@ -35,9 +35,9 @@ def report(
 ) -> None:
     """Write the board as one HTML file.
 
-    It has tables, plots, citations, and how to run each best row again. The rows are those of
-    `membench leaderboard` with the same FOLDERS. The file needs no network and no
-    server, and can be sent to anybody.
+    It holds tables, plots, citations, and the command that reruns each best row. The rows are those of
+    `membench leaderboard` with the same FOLDERS. The file needs no network and no server, so it can be
+    sent to anyone.
 
     \b
     membench report --open
@@ -48,4 +48,4 @@ def report(
     made = write_report(folders, out, load_registry(files, block), published=not no_published)
     click.echo(f"wrote {out}: {counted(made.rows, 'row')} in {counted(made.tables, 'table')}")
     if show and not webbrowser.open(out.resolve().as_uri()):
-        click.echo(f"membench: no browser was found; open '{out}' with yours", err=True)
+        click.echo(f"membench: no browser found; open '{out}' yourself", err=True)

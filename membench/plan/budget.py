@@ -22,7 +22,7 @@ def parse_budget(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM]?)", text.strip())
     size = Decimal(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()] if found else Decimal(0)
     if size < 1 or size != int(size):
-        raise UsageError(f"--budget {text}: a number of parameters such as 3k, 10000 or 1.5M is needed")
+        raise UsageError(f"--budget {text}: give a number of parameters such as 3k, 10000 or 1.5M")
     return int(size)
 
 

@@ -38,7 +38,7 @@ def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
         if plugin.name in named and plugin.status == "failed":
             say(f"plugin '{plugin.name}' did not load: {plugin.reason}")
         elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
-            say(f"plugin '{plugin.name}' provides nothing; it has no hook of membench")
+            say(f"plugin '{plugin.name}' provides nothing; it implements no membench hook")
     return registry
 
 
@@ -56,7 +56,7 @@ def model_of(model: Model, registry: Registry) -> str:
     """The name of the only model. UsageError for several."""
     names = models_of(model, registry)
     if len(names) != 1:
-        raise UsageError(f"one model is needed here, not {len(names)}")
+        raise UsageError(f"give one model here, not {len(names)}")
     return names[0]
 
 
@@ -84,7 +84,7 @@ def execution_of(
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "
-            "to use others, write it to a file and give path.py:Class"
+            "to use others, save it to a file and pass path.py:Class"
         )
     return execution
 
@@ -123,7 +123,7 @@ def seeds_of(seeds: Seeds) -> tuple[int, ...]:
     except TypeError:
         chosen = ()
     if not chosen or min(chosen) < 0 or len(chosen) > MAX_SEEDS:
-        raise UsageError(f"seeds={seeds!r}: a number of seeds such as 5, or seeds such as [3, 7], is needed")
+        raise UsageError(f"seeds={seeds!r}: give a number of seeds such as 5, or seeds such as [3, 7]")
     return chosen
 
 

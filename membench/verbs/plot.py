@@ -21,7 +21,7 @@ def plot(folders: Sequence[Path], out: Path, x: str, y: str, **more: Any) -> tup
     Gives what was drawn, and the files: one picture, or a PNG and an SVG for a name without an ending, and a CSV.
     """
     if out.suffix and out.suffix not in SUFFIXES:
-        raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")
+        raise UsageError(f"cannot draw to '{out}': its name must end in {', '.join(SUFFIXES)}, or have no suffix")
     drawn = load(*folders).curves(x, y, **more)
     stem, suffixes = (out.with_suffix(""), [out.suffix]) if out.suffix else (out, SUFFIXES[:2])
     return drawn, list(drawn.write(stem, suffixes))

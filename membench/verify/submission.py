@@ -128,7 +128,7 @@ def write(entries: Sequence[SubmittedRecord], out: Path, summary: str) -> bool:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if out.is_dir() and _holds(out) == files:
             return False
-        raise UsageError(f"'{out}' is there already and is not this submission; choose another folder with --out")
+        raise UsageError(f"'{out}' already exists and is not this submission; choose another folder with --out")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part"))

@@ -118,7 +118,7 @@ def _check_identity(record: Record) -> None:
     if not record.complete:
         raise Unchecked(f"its trial did not succeed ({record.status})")
     if (identity := Point.of(record).id) != record.id:
-        raise Failed(f"its id is {record.id}, but what it says of itself has the id {identity}")
+        raise Failed(f"its id is {record.id}, but its contents have the id {identity}")
 
 
 def _check_names(record: Record, registry: Registry) -> Shape:
@@ -131,12 +131,12 @@ def _check_names(record: Record, registry: Registry) -> Shape:
     except MembenchError as error:
         raise Unchecked(str(error)) from None
     except (TypeError, ValueError) as error:
-        raise Unchecked(f"its config does not suit what is here: {error}") from None
+        raise Unchecked(f"its config does not fit what is installed here: {error}") from None
 
 
 def _weights(record: Record, path: Path) -> bytes:
     if not record.weights:
-        raise Unchecked("it names no weights; keep them with: membench run --keep-weights")
+        raise Unchecked("it has no weights; keep them with: membench run --keep-weights")
     try:
         return weights.read(record.weights, path)
     except ValueError as error:
@@ -163,7 +163,7 @@ def _check_model(record: Record, selection: Selection, shape: Shape, content: by
         try:
             found: dict[str, Any] = json.loads(verdict.recv_bytes())
         except (EOFError, OSError):
-            raise Unchecked("the process that checked it ended without a word") from None
+            raise Unchecked("the process that checked it ended without an answer") from None
     return found
 
 

@@ -53,7 +53,7 @@ def test_a_column_that_is_none_gets_the_nearest_name() -> None:
     frame = trial_frame([record()])
     with pytest.raises(UsageError, match=r"unknown column 'acuracy'; did you mean 'accuracy'"):
         require_columns(frame, ["acuracy"])
-    with pytest.raises(UsageError, match=r"column 'model' holds texts such as 'aot'"):
+    with pytest.raises(UsageError, match=r"column 'model' holds text such as 'aot'"):
         require_columns(frame, ["model"], numbers=True)
 
 

@@ -174,7 +174,7 @@ def test_answers_follow_the_vocabulary_if_they_are_the_tokens() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"task": "bigram", "grid": ["d=7,10,13"]}, "capacity is of one point, but the grid has 3"),
+        ({"task": "bigram", "grid": ["d=7,10,13"]}, "capacity measures one point, but the grid has 3"),
         ({"task": "low-entropy"}, "asks for distributions"),
     ],
 )
@@ -185,7 +185,7 @@ def test_what_has_no_capacity_is_refused(arguments: dict[str, object], words: st
 
 @pytest.mark.parametrize(("options", "vary"), [(("T0=30",), "T0"), (("T0=30",), "N"), (("N=30",), "N")])
 def test_what_is_varied_is_not_set(options: tuple[str, ...], vary: str) -> None:
-    with pytest.raises(UsageError, match=f"-T {options[0][:2].strip('=')}: capacity itself chooses"):
+    with pytest.raises(UsageError, match=f"-T {options[0][:2].strip('=')}: capacity chooses"):
         subject("bigram", *options, vary=vary)
 
 

@@ -42,7 +42,7 @@ class Trial:
         protocol = get_protocol(point.protocol)
         for kind, here, wanted in (("task", task, point.task_version), ("protocol", protocol, point.protocol_version)):
             if here.version != wanted:
-                raise UsageError(f"it is of version {wanted} of {kind} {here.name}, and here is version {here.version}")
+                raise UsageError(f"it was made with {kind} {here.name} v{wanted}, and v{here.version} is here")
         return cls(
             architecture,
             _config(architecture.name, architecture.config, point.config),
@@ -116,4 +116,4 @@ def _config(owner: str, kind: type, text: str) -> Any:
     try:
         return kind(**json.loads(text))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"its options do not suit {owner} as it is here: {error}") from None
+        raise UsageError(f"its options do not fit {owner} as installed here: {error}") from None

@@ -61,13 +61,14 @@ class Case:
         return Facts(inputs, targets, rng.dirichlet(np.full(self.contexts, 3.0)), N, A)
 
     def trainer(self, *modules: nn.Module, facts: Facts, betas: tuple[float, float] = (0.9, 0.99)) -> FusedTrainer:
-        make = train_aot if self.architecture is AOT else train_mlp
+        make, _ = KERNELS[self.architecture.name]
         trainer = make(modules, [facts] * len(modules), np.array([betas] * len(modules), dtype=np.float32))
         assert isinstance(trainer, FusedTrainer)
         return trainer
 
     def logits(self, state: State, tokens: Tensor) -> Tensor:
-        return (aot_logits if self.architecture is AOT else mlp_logits)(state, tokens, self.config)
+        _, logits = KERNELS[self.architecture.name]
+        return logits(state, tokens, self.config)
 
 
 def aot(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
@@ -182,6 +183,13 @@ def mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
         hidden = layer["hidden.weight"] @ stream + layer.get("hidden.bias", torch.zeros(()))
         streams.append(stream + layer["project.weight"] @ nn.functional.gelu(hidden))
     return torch.stack(streams) @ state["unembed.weight"].T
+
+
+# By architecture: what makes a trainer of it, and the logits as its definition reads.
+KERNELS: dict[str, tuple[Callable[..., Any], Callable[[State, Tensor, Any], Tensor]]] = {
+    AOT.name: (train_aot, aot_logits),
+    MLP.name: (train_mlp, mlp_logits),
+}
 
 
 def loss_of(
@@ -357,7 +365,7 @@ def test_a_replica_without_a_rate_is_left_alone(case: Case) -> None:
 
 @cases
 def test_each_replica_has_its_own_betas_and_facts(case: Case) -> None:
-    make = train_aot if case.architecture is AOT else train_mlp
+    make, _ = KERNELS[case.architecture.name]
     betas = np.array([[0.9, 0.9], [0.5, 0.999]], dtype=np.float32)
     facts = [case.facts(dense=False, seed=1), case.facts(dense=True, seed=2)]
     together = make([case.model(), case.model()], facts, betas)
@@ -412,14 +420,16 @@ def test_attention_that_is_not_covered(options: dict[str, int], reason: str) -> 
 
 @pytest.mark.parametrize("case", [SMALL[0], SMALL[2]], ids=str)
 def test_models_that_are_not_covered(case: Case) -> None:
-    make, other = (train_aot, train_mlp) if case.architecture is AOT else (train_mlp, train_aot)
+    make, _ = KERNELS[case.architecture.name]
+    others = [train for name, (train, _) in KERNELS.items() if name != case.architecture.name]
     facts = [case.facts(dense=False)]
     with pytest.raises(NotApplicable, match=r"trains float32 on the CPU, and .* is torch\.float64 on cpu"):
         make([case.model().double()], facts, BETAS)
     with pytest.raises(NotApplicable, match=r"trains float32 on the CPU, and .* is torch\.float32 on meta"):
         make([case.model().to("meta")], facts, BETAS)
-    with pytest.raises(NotApplicable, match=r"not AttentionOnly|not MLPTransformer"):
-        other([case.model()], facts, BETAS)
+    for other in others:
+        with pytest.raises(NotApplicable, match=f"not {type(case.model()).__name__}"):
+            other([case.model()], facts, BETAS)
     for other_shape in (aot(5, 3), aot(9, 2, A=5)):
         with pytest.raises(NotApplicable, match="the model is for N=9, S=2 and A=9"):
             make([case.model()], [other_shape.facts(dense=False)], BETAS)

@@ -27,8 +27,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_
 
 import numpy as np
 import torch
+from contestants import PlainPlugin, jax_scan, plain_loop
 
-from baselines import PlainPlugin, jax_scan, plain_loop
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Batches, Trainer
 from membench.engine.workbench import Workbench

@@ -1,4 +1,4 @@
-"""membench measures how much a neural architecture can memorise, against what theory says it can.
+"""membench measures how much a neural architecture can memorise, and compares it with what theory guarantees.
 
     results = membench.run("aot", "bigram", M={"H": [1, 6, 11]}, T={"N": 20}, seeds=3)
 

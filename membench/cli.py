@@ -19,22 +19,22 @@ limit_threads()  # before a verb imports numpy: it is too late then
 # Here and not in the files of the verbs, so that --help need not load them; a test keeps the two alike.
 VERBS = {
     "Measure": {
-        "run": "Measure how much architectures memorise of tasks.",
+        "run": "Measure how much of each task an architecture memorises.",
         "sweep": "Measure a grid of models and tasks, in random order.",
         "capacity": "Find how many facts one model memorises.",
-        "reproduce": "Run experiments of the paper, and see whether its claims hold.",
+        "reproduce": "Run the paper's experiments and check whether its claims hold.",
     },
     "Look": {
-        "leaderboard": "Show the published board, and your records among it.",
+        "leaderboard": "Show the published board, with your records alongside.",
         "report": "Write the board as one HTML file.",
         "plot": "Plot any column of the records against any other.",
         "models": "List the architectures, or show one with its options.",
         "tasks": "List the tasks, or show one with its options.",
-        "plugins": "List the plugins with what each brings.",
+        "plugins": "List the plugins and what each provides.",
     },
     "Theory": {
-        "bounds": "Show what is proven of an architecture on a task.",
-        "floor": "Bracket the best divergence of logits of rank d.",
+        "bounds": "Show what is proven about an architecture on a task.",
+        "floor": "Bound the best divergence that rank-d logits can reach.",
     },
     "Trust": {
         "submit": "Gather records and their weights for a pull request.",
@@ -52,7 +52,7 @@ Start with:
   membench models aot                        see an architecture's options
 
 \b
-Exit codes: 0 ok, 1 capacity was lost or a verification failed, 2 usage,
+Exit codes: 0 ok, 1 capacity was lost or verification failed, 2 usage error,
   3 a plugin or trial failed, 130 interrupted."""
 
 
@@ -79,7 +79,7 @@ class Verbs(click.Group):
 )
 @click.version_option(__version__, prog_name="membench")
 def cli() -> None:
-    """Measures how much a neural architecture can memorise, against what theory says it can."""
+    """Measures how much a neural architecture can memorise, and compares it with what theory guarantees."""
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
             click.echo(f"membench: {line}", err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("membench: interrupted; finished trials are kept, and the same command continues", err=True)
+        click.echo("membench: interrupted; finished trials are kept; rerun the command to continue", err=True)
         code = 130
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from membench.measure.metrics import METRICS
 from membench.records.record import Record
 
 if TYPE_CHECKING:
@@ -17,15 +18,14 @@ if TYPE_CHECKING:
 
     from membench.analysis.figures import Plot
 
-METRICS = ("accuracy", "kl", "excess_kl", "associations", "bits", "bits_per_parameter")
 REFERENCES = ("proven_accuracy", "zero_head", "chance")
 NAMES = ("model", "task", "protocol")
-SHOWN = {  # beside the accuracy, by its column: the header and how the number is written
-    "associations": ("facts", "{:.0f}"),
-    "bits_per_parameter": ("bits/param", "{:.2f}"),
-    "proven_accuracy": ("proven", "{:.3f}"),
-    "zero_head": ("zero-head", "{:.3f}"),
-    "chance": ("chance", "{:.3f}"),
+SHOWN = {  # beside the accuracy: a column here, and the column of the board that says how it is written
+    "associations": "associations",
+    "bits_per_parameter": "bits_per_parameter",
+    "proven_accuracy": "lower_bound",
+    "zero_head": "zero_head",
+    "chance": "chance",
 }
 SHOWN_ERRORS = 3
 
@@ -49,7 +49,7 @@ class Results:
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each finished trial: options of model, task and protocol, sizes, metrics, what is proven."""
-        from membench.analysis.columns import trial_frame
+        from membench.analysis.trial_frame import trial_frame
 
         return trial_frame(self.records)
 
@@ -60,8 +60,8 @@ class Results:
         """
         import pandas as pd
 
-        from membench.analysis.columns import option_columns, trial_frame
         from membench.analysis.intervals import intervals
+        from membench.analysis.trial_frame import option_columns, trial_frame
 
         frame = trial_frame(self.records, failed=True)
         if frame.empty:
@@ -146,8 +146,9 @@ class Results:
         """What all points have in common as a title, and a row of texts for each point."""
         import pandas as pd
 
-        from membench.analysis.columns import option_columns, trial_frame
         from membench.analysis.tables import cell, with_interval
+        from membench.analysis.trial_frame import option_columns, trial_frame
+        from membench_leaderboard.columns import MODELS, find
 
         rows = self.summary()
         if rows.empty:
@@ -161,8 +162,9 @@ class Results:
         table["seeds"] = rows["seeds"]
         table["params"] = [cell(value, "{:,.0f}") for value in rows["parameters"]]
         table["accuracy"] = [with_interval(*row) for row in rows[["accuracy", "low", "high"]].to_numpy(float)]
-        for name, (header, form) in SHOWN.items():
-            table[header] = [cell(value, form) for value in rows[name]]
+        for name, key in SHOWN.items():
+            column = find(MODELS, key)
+            table[column.header] = [cell(value, f"{{:{column.compact or column.form}}}") for value in rows[name]]
         return _sentence(*title), table, self._notes()
 
     def _labels(self, part: str, rows: pd.DataFrame) -> list[str]:
@@ -189,7 +191,7 @@ def _names(given: str | Sequence[str]) -> list[str]:
 
 def _text(value: Any) -> str:
     """A value, or a list of them, as after --where."""
-    from membench.analysis.columns import value_text
+    from membench.analysis.trial_frame import value_text
 
     return ",".join(map(_text, value)) if isinstance(value, (list, tuple, range)) else value_text(value)
 

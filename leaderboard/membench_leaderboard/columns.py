@@ -1,7 +1,9 @@
 """Every column of the board, defined once.
 
 The terminal, Markdown, the page, CSV, JSON, plots and `--explain` read the definitions below and spell none of them
-out. A new column is one entry here, and its value in a row (rows.py) or a score (scores.py).
+out. A new column is one entry here and its value for a trial in `frame._row`. For a model, `rows.summarise` averages
+over the trials what is `averaged` here, and makes the rest. For an architecture, `scores.score` makes the
+value of a column in `score_columns`.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 from membench.measure.metrics import METRICS
-from membench.measure.size import COUNTS
-from membench_leaderboard.rows import INTERVALS
-from membench_leaderboard.scores import BUDGETS
+from membench.measure.size import ALL, COUNTS
+from membench_leaderboard.budgets import BUDGETS
 from membench_leaderboard.words import METRIC, seeds, whose
 
 Row = Mapping[str, Any]
 Place = Literal["terminal", "markdown", "page"]
 # Tables, by the metric that their rows are sorted by (rows.sorted_by).
 EVERY, ASSOCIATIONS, DISTRIBUTIONS, NONE = ("accuracy", "kl"), ("accuracy",), ("kl",), ()
+INTERVALS = {"accuracy": ("low", "high"), "kl": ("kl_low", "kl_high")}  # keys of the ends of the 95 % interval
 DIGITS = {"accuracy": ".3f", "kl": ".4f"}  # of scores and intervals
 UNKNOWN = "-"
 
@@ -51,6 +53,7 @@ class Column:
     beneath: str = ""  # in a terminal, the column that stands in the same cells, in the second line
     per_parameter: bool = False  # so that it depends on how parameters are counted
     budget: int | None = None  # it is about the best model with at most so many parameters
+    mean: bool | None = None  # whether a model has the mean over its trials; None: if there is a format for it
     varying: bool = False  # shown only where rows differ; otherwise the note says it for all of them
     provenance: bool = False  # about where numbers are from; a narrow terminal says it in words
     line: str = ""  # in plots, the name of a horizontal line at its mean
@@ -73,6 +76,11 @@ class Column:
         return (self.short or self.header).replace("\u00a0", " ")
 
     @property
+    def averaged(self) -> bool:
+        """Whether its value for a model is the mean over the trials."""
+        return bool(self.form) if self.mean is None else self.mean
+
+    @property
     def counted(self) -> bool:
         """Whether its numbers depend on how parameters are counted."""
         return self.per_parameter or self.budget is not None
@@ -80,9 +88,9 @@ class Column:
     def value(self, row: Row, count: str = "all") -> Any:
         source = self._source(row, count)
         value = None if source is None else source.get(self.key)
-        if not self.per_parameter or count == "all" or not known(value):
+        if not self.per_parameter or count == ALL.word or not known(value):
             return value
-        parameters, counted = row.get("parameters"), row.get(COUNTS[count])
+        parameters, counted = row.get(ALL.field), row.get(COUNTS[count].field)
         return value * parameters / counted if known(parameters) and counted else None
 
     def text(self, row: Row, count: str = "all", *, tight: bool = False) -> str:
@@ -129,9 +137,9 @@ def _starred(row: Row) -> str:
     return f"{row['architecture']} *" if row["pareto"] else str(row["architecture"])
 
 
-def _field(key: str, meaning: str) -> Column:
+def _field(key: str, meaning: str, mean: bool = False) -> Column:
     """Something that JSON and CSV alone have a column for."""
-    return Column(key, meaning=meaning, terminal=NONE, markdown=NONE, page=NONE)
+    return Column(key, meaning=meaning, terminal=NONE, markdown=NONE, page=NONE, mean=mean)
 
 
 def _metric(key: str, header: str, meaning: str, form: str, **more: Any) -> Column:
@@ -143,7 +151,7 @@ RANK = Column(
 )
 TIED = _field("tied", "Whether the rank is shared.")
 PROVENANCE = (
-    Column("published", "records", "Whether the records came with membench, or are yours.", markdown=NONE, page=NONE,
+    Column("published", "records", "Whether the records ship with membench or are yours.", markdown=NONE, page=NONE,
            provenance=True, show=whose),
     Column("origin", "weights", "Whether the weights were trained or constructed.", page=NONE, provenance=True),
     Column("verification", "numbers", "Verified: the weights were checked against the records of all seeds. "
@@ -177,10 +185,11 @@ MODELS = (
     _field("protocol", "Name of the protocol."),
     _field("protocol_version", "Version of the protocol."),
     _field("protocol_config", "Options of the protocol."),
-    Column("parameters", "parameters", "Numbers that training can change, counted by membench.", ",.0f", -1,
+    Column(ALL.field, ALL.header, "Numbers that training can change, counted by membench.", ",.0f", -1,
            short="params", beneath="without_embeddings"),
-    Column("without_embeddings", "without embeddings", "Parameters without the embeddings.", ",.0f", -1,
-           short="w/o\u00a0emb.", terminal=NONE),
+    *(Column(count.field, count.header, f"{count.words.capitalize()}.", ",.0f", -1,
+             short=count.header.replace("without embeddings", "w/o\u00a0emb."), terminal=NONE)
+      for count in COUNTS.values() if count is not ALL),
     _metric("kl", "KL", "Divergence of the model from the facts in nats, weighted by their prior.", ".4f",
             markdown=DISTRIBUTIONS, last=ASSOCIATIONS, ends=INTERVALS["kl"]),
     _field("kl_low", "Lower end of the 95 % interval of KL, in tables sorted by it."),
@@ -214,10 +223,10 @@ MODELS = (
     Column("identifiable", "identifiable",
            "Parameters less the directions that change no output, where they are known.", ",.0f", -1,
            short="identifi\u00adable", markdown=NONE),
-    _field("buffers", "Numbers in the buffers of the model."),
-    _field("bits", "What the answers say beyond a uniform guess, in bits."),
-    _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches."),
-    Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, terminal=NONE, markdown=NONE,
+    _field("buffers", "Numbers in the buffers of the model.", mean=True),
+    _field("bits", "What the answers say beyond a uniform guess, in bits.", mean=True),
+    _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches.", mean=True),
+    Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, mean=False, terminal=NONE, markdown=NONE,
            varying=True),
     _field("converged", "Whether training stopped gaining before it had used up its steps."),
     *PROVENANCE,
@@ -273,7 +282,7 @@ def shown(columns: Sequence[Column], place: Place, by: str, rows: Sequence[Row])
 
 
 def _says_something(column: Column, rows: Sequence[Row]) -> bool:
-    values = [column.value(row, count) for row in rows for count in (COUNTS if column.counted else ("all",))]
+    values = [column.value(row, count) for row in rows for count in (COUNTS if column.counted else (ALL.word,))]
     if column.varying:
         return len(set(values)) > 1
     return any(known(value) if column.form else value is not None for value in values)

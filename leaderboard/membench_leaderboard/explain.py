@@ -14,6 +14,7 @@ from rich.text import Text
 
 from membench.engine.protocols.protocol import PROTOCOLS, Protocol
 from membench.interface.registry import Registry
+from membench.measure.size import COUNTS
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard.columns import MODELS, UNKNOWN, Column, number, score_columns
@@ -22,7 +23,7 @@ from membench_leaderboard.rerun import rerun_commands
 from membench_leaderboard.rows import Row, is_ranked
 from membench_leaderboard.scores import Piece, pieces, score
 from membench_leaderboard.select import Candidate, find_row
-from membench_leaderboard.table import printable
+from membench_leaderboard.terminal import printable
 from membench_leaderboard.words import METRIC, title, whose
 
 Story = Mapping[str, Any]
@@ -47,7 +48,15 @@ def _architecture_story(chosen: Candidate, commands: Mapping[tuple[str, bool], s
     """An architecture with several models: which of them its area is made of."""
     by = chosen.table.by
     scores = score(chosen.models, by)
-    listed = ("id", "config", "parameters", "without_embeddings", "accuracy", "kl", "bits_per_parameter", "load")
+    listed = (
+        "id",
+        "config",
+        *(count.field for count in COUNTS.values()),
+        "accuracy",
+        "kl",
+        "bits_per_parameter",
+        "load",
+    )
     story = {
         "kind": "score",
         "title": title(chosen.table.common),

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from membench.measure.metrics import METRICS
+from membench.measure.size import COUNTS
 from membench.records.record import Record
 from membench.records.store import Entry
 
-SIZES = ("parameters", "without_embeddings", "buffers", "identifiable")
-RATIOS = ("ratio_to_bound", "ratio_to_oracle")
+SIZES = (*(count.field for count in COUNTS.values()), "buffers", "identifiable")
 REFERENCES = {"zero_head": "zero-head", "bayes": "bayes"}  # column: name of the bound that is drawn for comparison
 
 

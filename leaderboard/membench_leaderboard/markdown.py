@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
-from membench.analysis.markdown import escape
+from membench.analysis.escape_markdown import escape
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard.columns import MODELS, UNKNOWN, Column, Row, find, score_columns, shown
@@ -18,10 +18,10 @@ from membench_leaderboard.words import counted, note, score_note, title
 INTRODUCTION = """\
 # Leaderboard
 
-Made from the records in `leaderboard/membench_leaderboard/published/board` by
-`python -m membench_leaderboard.publish`; do not edit it by hand. `membench leaderboard` shows the same
-board, `membench leaderboard --explain ID` how a row came about and the command that makes it again.
-[docs/leaderboard.md](docs/leaderboard.md) says how to read it."""
+Generated from the records in `leaderboard/membench_leaderboard/published/board` by
+`python -m membench_leaderboard.publish`; do not edit. `membench leaderboard` shows the same board, and
+`membench leaderboard --explain ID` shows where a row comes from and the command that reruns it.
+[docs/leaderboard.md](docs/leaderboard.md) explains how to read it."""
 NOTHING = "No records are published yet."
 
 

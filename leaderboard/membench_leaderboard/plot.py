@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from membench.analysis.look import COLOURS, MARKERS, figure_at
+from membench.analysis.figure_style import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
-from membench_leaderboard.columns import MODELS
-from membench_leaderboard.rows import INTERVALS, tables
+from membench_leaderboard.columns import INTERVALS, MODELS
+from membench_leaderboard.rows import tables
 from membench_leaderboard.words import short_title
 
 

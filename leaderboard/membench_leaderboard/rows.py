@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from membench.analysis.intervals import DECIMALS, Numbers, intervals
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.measure.metrics import METRICS
-from membench_leaderboard.frame import RATIOS, SIZES
+from membench_leaderboard.columns import INTERVALS, MODELS
 
 Row = dict[str, Any]
 
 # Only like is compared with like.
 TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config"]
 POINT = [*TABLE, "architecture", "config", "id", "published"]
-MEANS = [*SIZES, *METRICS, *RATIOS, "load", "lower_bound", "zero_head", "chance", "bayes"]
-INTERVALS = {"accuracy": ("low", "high"), "kl": ("kl_low", "kl_high")}
+MEANS = [column.key for column in MODELS if column.averaged]
 BY_SEED = {"accuracy": "accuracies", "kl": "divergences"}  # columns that keep what each seed reached
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from membench.analysis.intervals import Numbers, combined_interval, mean_interval
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
-from membench_leaderboard.rows import BY_SEED, INTERVALS, Row, Table, shared_ranks, verification
+from membench_leaderboard.budgets import AREA_FROM, AREA_TO, BUDGETS
+from membench_leaderboard.columns import INTERVALS
+from membench_leaderboard.rows import BY_SEED, Row, Table, shared_ranks, verification
 
-BUDGETS = (3_000, 10_000, 30_000)
-# Half a decade for each budget: a model is credited from its own size on, up to the next larger one that is better.
-AREA_FROM, AREA_TO = 3_000, 100_000
 MASTERED = 0.99  # the accuracy that the load is read at
 
 
@@ -44,7 +43,7 @@ def score(rows: list[Row], by: str) -> Row:
     area, low, high = _area(pieces(rows, by), by, rows)
     return {
         "budgets": {
-            str(budget): {count: _at_budget(rows, budget, size, by) for count, size in COUNTS.items()}
+            str(budget): {word: _at_budget(rows, budget, count.field, by) for word, count in COUNTS.items()}
             for budget in BUDGETS
         },
         "area": area,

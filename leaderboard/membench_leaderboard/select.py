@@ -12,12 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from membench.errors import UsageError, unknown
-from membench.measure.size import counted_by
+from membench.measure.size import count_of
 from membench.records.store import Entry
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import TABLE, Row, Table, summarise, tables
 from membench_leaderboard.scores import standings
-from membench_leaderboard.words import counted, parameters, short_title
+from membench_leaderboard.words import counted, short_title
 
 FIRST = "make some with: membench run --model aot --task bigram, and show them with: membench leaderboard results"
 LISTED = 8  # candidates that an error names
@@ -80,13 +80,13 @@ def _no_such_table(rows: pd.DataFrame, task: str | None, protocol: str | None, o
 
 
 def _within(rows: pd.DataFrame, budget: int, count: str) -> pd.DataFrame:
-    size = counted_by(count)
+    size = count_of(count).field
     fitting = rows[rows[size] <= budget]
     if fitting.empty:
         smallest = rows.sort_values(size).iloc[0]
         raise UsageError(
             f"--budget {budget:,}: no model is that small; the smallest is {smallest['architecture']} "
-            f"({smallest['config']}) with {smallest[size]:,.0f} {parameters(count)}"
+            f"({smallest['config']}) with {smallest[size]:,.0f} {count_of(count).words}"
         )
     return fitting
 

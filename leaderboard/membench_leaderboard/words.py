@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from membench_leaderboard.rows import Table
-from membench_leaderboard.scores import AREA_FROM, AREA_TO
+from membench.measure.size import COUNTS
+from membench_leaderboard.budgets import AREA_FROM, AREA_TO
+
+if TYPE_CHECKING:
+    from membench_leaderboard.rows import Table
 
 Row = Mapping[str, Any]
 METRIC = {"accuracy": "accuracy", "kl": "KL"}  # in headers and sentences
@@ -42,11 +45,6 @@ def protocol(common: Row) -> str:
     return f"protocol {common['protocol']} v{common['protocol_version']}{options}"
 
 
-def parameters(count: str) -> str:
-    """What is counted: a way to count parameters as a noun."""
-    return "parameters" if count == "all" else f"parameters {count.replace('-', ' ')}"
-
-
 def note(table: Table, rank: bool = True) -> str:
     """What a reader has to know about the models of a table, and why they are in this order."""
     parts = [f"mean and 95 % interval over {_seeds(table)}"]
@@ -58,7 +56,7 @@ def note(table: Table, rank: bool = True) -> str:
 def score_note(table: Table, count: str = "all") -> str:
     """The same for the scores of its architectures."""
     parts = [
-        f"best model with at most that many {parameters(count)}, {_seeds(table)}",
+        f"best model with at most that many {COUNTS[count].words}, {_seeds(table)}",
         f"area: mean of the best {METRIC[table.by]} with at most p parameters, "
         f"over log p from {AREA_FROM:,} to {AREA_TO:,}",
     ]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from membench.analysis.columns import require_columns
 from membench.analysis.curves import CEILINGS, Curve
 from membench.analysis.intervals import Numbers, difference_interval
 from membench.analysis.laws import CLOSE, LAWS, best, compare, fit, fit_all
+from membench.analysis.trial_frame import require_columns
 from membench.errors import UsageError, unknown
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from membench.analysis.figure_style import COLOURS, MARKERS, figure_at
 from membench.analysis.intervals import mean_interval
 from membench.analysis.laws import Fit
-from membench.analysis.look import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
+from membench.measure.size import COUNTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +24,7 @@ CEILINGS = {name: metric.ceiling for name, metric in METRICS.items() if metric.c
 REFERENCES = (("zero_head", "last token only", "--"), ("chance", "chance", "-."))
 LABELS = {
     **{name: metric.label for name, metric in METRICS.items()},
-    "parameters": "parameters",
-    "without_embeddings": "parameters without embeddings",
+    **{count.field: count.words for count in COUNTS.values()},
     "proven_accuracy": "proven",
     "proven_associations": "proven",
 }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from membench.analysis.claims import fitted_all
-from membench.analysis.columns import keep, require_columns, require_like
 from membench.analysis.curves import Curve, Overlay, Picture, as_csv, curves, draw_curves, read_overlay
+from membench.analysis.trial_frame import keep, require_columns, require_like
 from membench.errors import UsageError
 from membench.execute.progress import counting
 from membench.records.files import write_atomically

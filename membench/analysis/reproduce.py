@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from membench.analysis.claims import Verdict, check_claim, fit_rows, fitted_all, judge, slopes
-from membench.analysis.columns import require_columns, trial_frame
 from membench.analysis.curves import Curve, Overlay, Picture, curves, read_overlay
 from membench.analysis.figures import Plot
 from membench.analysis.tables import as_html, as_text, with_interval
+from membench.analysis.trial_frame import require_columns, trial_frame
 from membench.errors import UsageError
 from membench.execute.estimate import shuffled
 from membench.execute.progress import counting

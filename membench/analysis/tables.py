@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from membench.analysis.columns import value_text
+from membench.analysis.trial_frame import value_text
 
 
 def as_text(title: str, table: pd.DataFrame, notes: Sequence[str] = ()) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from membench.analysis.look import COLOURS, MARKERS, figure_at
+from membench.analysis.figure_style import COLOURS, MARKERS, figure_at
 from membench.errors import UsageError
 from membench.interface.bound import Bound
 from membench.theory.evaluate import BoundValue

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from membench.engine.execution import DEVICES, EXECUTORS, SWITCH, Execution
+from membench.engine.execution import DEVICES, SWITCH, Execution
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
+from membench.execute.executor import EXECUTORS
 from membench.plan.request import Request
 from membench.verbs.arguments import MAX_SEEDS
 
@@ -41,7 +43,7 @@ def parse_seeds(context: click.Context, parameter: click.Parameter, text: str | 
     except ValueError:
         seeds = []
     if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
-        raise UsageError(f"--seeds {text}: a number of seeds such as 5, or seeds such as 3,7 or 10:14, is needed")
+        raise UsageError(f"--seeds {text}: give a number of seeds such as 5, or seeds such as 3,7 or 10:14")
     return tuple(dict.fromkeys(seeds))
 
 
@@ -54,7 +56,7 @@ def _names(context: click.Context, parameter: click.Parameter, texts: tuple[str,
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
 out_option = click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
                           help="Folder for the records.")  # fmt: skip
@@ -62,42 +64,59 @@ out_option = click.option("--out", type=click.Path(path_type=Path), default=Path
 # --plugin and --block, for every verb that loads plugins
 plugin_options = _all(
     click.option("--plugin", "files", multiple=True, type=click.Path(), metavar="FILE.py",
-                 help="Load a plugin that is not installed from its file."),
-    click.option("--block", multiple=True, metavar="NAME", help="Leave a plugin (or a whole distribution) out."),
+                 help="Load a plugin from a file, without installing it."),
+    click.option("--block", multiple=True, metavar="NAME", help="Skip a plugin, or all plugins of a distribution."),
 )  # fmt: skip
 
-_request_options = _all(
-    click.option("--model", "models", multiple=True, required=True, metavar="NAME",
-                 help="Architecture; several with commas, or all."),
-    click.option("--task", "tasks", multiple=True, required=True, metavar="NAME",
-                 help="Task; several with commas, or all."),
-    click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE",
-                 help="Architecture option: d=10, d=7,10,13 or H=1:31:5."),
-    click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way."),
-    click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
-                 help="Protocol option, in the same way."),
-    click.option("--protocol", default="converged", show_default=True, metavar="NAME",
-                 help="How weights are found: converged, dana2024, quick or construct."),
-    click.option("--seeds", default="5", show_default=True, callback=parse_seeds,
-                 help="How many, or which (3,7 or 10:14)."),
-)  # fmt: skip
+
+def _request_options(model: str, task: str, option: str) -> Callable[[F], F]:
+    """With the help for --model, --task and -M; the other options are the same for every verb."""
+    return _all(
+        click.option("--model", "models", multiple=True, required=True, metavar="NAME", help=model),
+        click.option("--task", "tasks", multiple=True, required=True, metavar="NAME", help=task),
+        click.option("-M", "model_options", multiple=True, metavar="NAME=VALUE", help=option),
+        click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, same syntax as -M."),
+        click.option("-P", "protocol_options", multiple=True, metavar="NAME=VALUE",
+                     help="Protocol option, same syntax as -M."),
+        click.option("--protocol", default="converged", show_default=True, metavar="NAME",
+                     help=f"How weights are found: {', '.join(PROTOCOLS)}."),
+        click.option("--seeds", default="5", show_default=True, callback=parse_seeds,
+                     help="How many seeds, or which ones (3,7 or 10:14)."),
+    )  # fmt: skip
+
+
+_grid_options = _request_options(
+    "Architecture: comma-separated names, or 'all'.",
+    "Task: comma-separated names, or 'all'.",
+    "Architecture option: d=10, d=7,10,13 or H=1:31:5.",
+)
+_point_options = _request_options(
+    "Architecture, a single one.", "Task, a single one.", "Architecture option, a single value: d=10."
+)
 
 _execution_options = _all(
     click.option("--device", default="cpu", show_default=True, metavar="|".join(DEVICES), help="Where to compute."),
     click.option("--kernel", type=click.Choice(SWITCH), default="auto", show_default=True,
                  help="Fused training, for architectures that have it."),
     click.option("--compile", "compiling", type=click.Choice(SWITCH), default="auto", show_default=True,
-                 help="torch.compile, for training without a kernel; auto: when it takes minutes."),
-    click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one for each core."),
+                 help="torch.compile, for training without a kernel; auto: only for runs that take minutes."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one per core."),
     click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
-                 help="Worker processes, or this process, for a debugger."),
+                 help="local: worker processes; inline: this process (for debugging)."),
 )  # fmt: skip
 
 
 def request_options(command: F) -> F:
     """--model, --task, -M, -T, -P, --protocol and --seeds, handed over as one `request`."""
+    return _grid_options(_with_request(command))
 
-    @_request_options
+
+def point_options(command: F) -> F:
+    """The same, for a verb that measures one model on one task."""
+    return _point_options(_with_request(command))
+
+
+def _with_request(command: F) -> F:
     @functools.wraps(command)
     def wrapped(*arguments: Any, **given: Any) -> Any:
         own = {field.name: given.pop(field.name) for field in fields(Request) if field.name in given}
@@ -126,20 +145,20 @@ suite_options = _all(
     click.option("--baseline", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="The baseline; by default baselines/SUITE.json."),
     click.option("--model", "models", multiple=True, metavar="NAME", callback=_names,
-                 help="Only these architectures of the suite; several with commas."),
-    click.option("--seeds", callback=parse_seeds, help="How many, or which, instead of the suite's."),
+                 help="Only these architectures of the suite (comma-separated)."),
+    click.option("--seeds", callback=parse_seeds, help="How many seeds, or which, instead of the suite's."),
     click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-                 help="Keep the records here."),
+                 help="Keep the records in this folder."),
     execution_options,
     plugin_options,
 )  # fmt: skip
 
 # of the verbs that compare
 comparison_options = _all(
-    click.option("--strict", is_flag=True, help="Fail too where nothing can be said."),
+    click.option("--strict", is_flag=True, help="Also fail where no comparison is possible."),
     click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Also write Markdown, for a pull request."),
+                 help="Also write a Markdown report, for a pull request."),
     click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Also write JUnit XML."),
+                 help="Also write a JUnit XML report."),
     json_option,
 )  # fmt: skip

@@ -66,7 +66,7 @@ def show_results(results: Results, as_json: bool) -> None:
     from membench_leaderboard.data import rows_as_json
     from membench_leaderboard.frame import to_frame
     from membench_leaderboard.rows import summarise
-    from membench_leaderboard.table import boards
+    from membench_leaderboard.terminal import boards
 
     rows, ran = summarise(to_frame(results.records)), results.ran or 0
     found = len(results) - ran
@@ -116,7 +116,7 @@ def publish(
 ) -> None:
     """Show the comparisons on standard output and write the files that were asked for."""
     from membench.records.files import write_atomically
-    from membench.regress.report import as_junit, as_markdown, as_plain, as_table, changed, summary
+    from membench.regress.formats import as_junit, as_markdown, as_plain, as_table, changed, summary
 
     if markdown:
         write_atomically(markdown, as_markdown(comparisons, heading, notes))
@@ -137,13 +137,13 @@ def baseline_untouched() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("membench: interrupted; the baseline is as it was", err=True)
+        click.echo("membench: interrupted; the baseline is unchanged", err=True)
         raise SystemExit(130) from None
 
 
 def finish(comparisons: Comparisons, strict: bool) -> None:
     """Exit code 1 when capacity was lost; a warning where nothing can be said."""
-    from membench.regress.report import fail_if_lost
+    from membench.regress.formats import fail_if_lost
 
     warning = fail_if_lost(comparisons, strict)
     if warning:

@@ -9,8 +9,8 @@ import click
 from membench.commands._options import json_option, suite_options
 from membench.commands._output import baseline_untouched, print_json
 from membench.engine.execution import Execution
-from membench.regress.gate import Gate
 from membench.verbs.arguments import load_registry
+from membench.verbs.baseline import write as write_baseline
 
 
 @click.group()
@@ -32,19 +32,17 @@ def write(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Measure a suite and write its baseline, a small file to be committed.
+    """Measure a suite and write its baseline, a small file to commit.
 
     \b
     membench baseline write --suite smoke
     membench baseline write --suite smoke --model mine --plugin mine.py
     """
     registry = load_registry(files, block)
-    gate = Gate.of(registry, suite_name, path=path, models=models, seeds=seeds, compared=False)
     with baseline_untouched():
-        written = gate.write(execution, out)
-    points, trials = len(written.samples), len(gate.plan.trials)
+        made = write_baseline(suite_name, registry, execution, path=path, models=models, seeds=seeds, out=out)
     if as_json:
-        print_json({"baseline": str(gate.path), "points": points, "trials": trials})
+        print_json({"baseline": str(made.path), "points": made.points, "trials": made.trials})
         return
-    words = f"{points} point{'' if points == 1 else 's'}, {trials} trials"
-    click.echo(f"wrote {gate.path}: {words}; commit it")
+    words = f"{made.points} point{'' if made.points == 1 else 's'}, {made.trials} trials"
+    click.echo(f"wrote {made.path}: {words}; commit it")

@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.analysis.bounds import Bounds, PointBounds, applies, says, short
+from membench.analysis.bounds_table import Bounds, PointBounds, applies, says, short
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import console, listing, print_json
 from membench.verbs.arguments import load_registry
@@ -23,16 +23,20 @@ COLOURS = {"guarantee": "green", "limit": "red"}
 
 
 @click.command()
-@click.option("--model", required=True, metavar="NAME", help="Architecture.")
-@click.option("--task", required=True, metavar="NAME", help="Task.")
+@click.option("--model", required=True, metavar="NAME", help="Architecture, a single one.")
+@click.option("--task", required=True, metavar="NAME", help="Task, a single one.")
 @click.option(
-    "-M", "model_options", multiple=True, metavar="NAME=VALUE", help="Architecture option; grids make columns."
+    "-M",
+    "model_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Architecture option: d=10; a grid such as H=1:31:5 makes columns.",
 )
-@click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, in the same way.")
+@click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option, same syntax as -M.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the facts.")
-@click.option("--expensive", is_flag=True, help="Also those that take seconds: floors and optimised frames.")
+@click.option("--expensive", is_flag=True, help="Include bounds that take seconds: floors and optimised frames.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, with formulas.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the bounds over a grid.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Plot the bounds over a grid.")
 @json_option
 @plugin_options
 def bounds(
@@ -48,11 +52,11 @@ def bounds(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show what is proven of an architecture on a task.
+    """Show what is proven about an architecture on a task.
 
-    Every bound that speaks of the architecture comes with its value, or with the reason why it has none.
-    A guarantee is reached by some weights, a limit is exceeded by none; an order is known up to a
-    constant only, and nothing passes or fails it.
+    Each bound on the architecture is shown with its value, or with the reason why it has none. A
+    guarantee is reached by some weights; a limit is exceeded by none; an order is known only up to a
+    constant, so nothing can pass or fail it.
 
     \b
     membench bounds --model aot --task bigram
@@ -105,7 +109,7 @@ def _many(evaluated: Bounds) -> Table:
 def _markdown(point: PointBounds, evaluated: Bounds) -> str:
     from tabulate import tabulate
 
-    from membench.analysis.markdown import escape
+    from membench.analysis.escape_markdown import escape
 
     rows = [
         {
@@ -124,6 +128,6 @@ def _markdown(point: PointBounds, evaluated: Bounds) -> str:
 
 
 def _formula(bound: Bound) -> str:
-    from membench.analysis.markdown import escape
+    from membench.analysis.escape_markdown import escape
 
     return f"${bound.latex}$".replace("|", "\\|") if bound.latex else escape(bound.formula)

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
-from membench.analysis.look import check_figure_path
-from membench.capacities.search import check_levels
-from membench.capacities.subject import VARIED
-from membench.commands._options import execution_options, json_option, out_option, plugin_options, request_options
+from membench.analysis.figure_style import check_figure_path
+from membench.capacity_search.search import check_levels
+from membench.capacity_search.subject import VARIED
+from membench.commands._options import execution_options, json_option, out_option, plugin_options, point_options
 from membench.commands._output import console, listing, print_json
 from membench.engine.execution import Execution
 from membench.errors import UsageError
@@ -24,21 +24,21 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
     try:
         return check_levels(float(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--at {text}: accuracies above 0 and up to 1 are needed, such as 1,0.99") from None
+        raise UsageError(f"--at {text}: give accuracies above 0 and up to 1, such as 1,0.99") from None
 
 
 @click.command()
-@request_options
+@point_options
 @click.option("--vary", type=click.Choice(VARIED), default="T0", show_default=True,
               help="T0: more facts of the same task; N: larger vocabularies, with all their contexts.")  # fmt: skip
 @click.option("--at", "levels", default="1,0.99", show_default=True, callback=parse_levels,
               help="Accuracies that count as memorised.")  # fmt: skip
 @click.option("--resolution", default=0.1, show_default=True, type=click.FloatRange(0.001, 1),
-              help="How far apart the values at a threshold may be, as a part of them.")  # fmt: skip
-@click.option("--largest", type=click.IntRange(min=2), help="Try nothing beyond this value of what is varied.")
+              help="Relative width of the bracket around a threshold.")  # fmt: skip
+@click.option("--largest", type=click.IntRange(min=2), help="Upper limit for the varied option.")
 @execution_options
 @out_option
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw accuracy and bits over the load.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Plot accuracy and bits against load.")
 @json_option
 @plugin_options
 def capacity(
@@ -56,9 +56,9 @@ def capacity(
 ) -> None:
     """Find how many facts one model memorises.
 
-    Trains several seeds with more and more facts, brackets the number at which they no longer
-    memorise all (or 99 %) of them, refines around it, and fits the threshold to all trials. Every
-    trial leaves a record; the same command again continues.
+    Trains several seeds on more and more facts, brackets the number at which they stop memorising all
+    (or 99 %) of them, refines the bracket, and fits the threshold to all trials. Each trial writes one
+    record; after an interruption, rerun the command to continue.
 
     \b
     membench capacity --model aot --task bigram -T N=50 -M d=10 -M H=4

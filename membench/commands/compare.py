@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare two sets of records; exit code 1 if capacity was lost.
 
-    NEW is compared with OLD. Points are matched by their identity and seeds with seeds.
+    NEW is compared with OLD: points are matched by id, and seeds by number.
 
     \b
     membench compare old-results/ new-results/

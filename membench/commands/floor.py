@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from membench.analysis.floors import Floor
+from membench.analysis.floor_table import Floor
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import console, listing, print_json
 from membench.verbs.arguments import load_registry
@@ -18,8 +18,8 @@ from membench.verbs.floor import descend
 @click.option("-T", "task_options", multiple=True, metavar="NAME=VALUE", help="Task option.")
 @click.option("-M", "rank_options", multiple=True, metavar="d=VALUES", help="Dimensions: d=2, d=2,5,10 or d=2:48.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the facts.")
-@click.option("--starts", default=8, show_default=True, type=click.IntRange(min=1), help="Descents for each d.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the interval over d.")
+@click.option("--starts", default=8, show_default=True, type=click.IntRange(min=1), help="Descents per d.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Plot the interval against d.")
 @json_option
 @plugin_options
 def floor(
@@ -33,11 +33,10 @@ def floor(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Bracket the best divergence of logits of rank d.
+    """Bound the best divergence that rank-d logits can reach.
 
-    No model with a linear unembedding from d dimensions undercuts it. The lower end is
-    proven. The upper end is the best of several descents: it may be improved, and a trained model that
-    beats it improves it.
+    No model with a linear unembedding from d dimensions can do better. The lower end is proven. The upper
+    end is the best of several descents, and a trained model that beats it lowers it.
 
     \b
     membench floor --task low-entropy -T N=10 -M d=1:9

@@ -2,93 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, print_json
+from membench.commands._output import console
 from membench.errors import UsageError
-from membench.measure.size import COUNTS
+from membench.measure.size import ALL, COUNTS
 from membench.plan.budget import parse_budget
 from membench.verbs.arguments import load_registry
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from membench.interface.registry import Registry
-    from membench.records.store import Entry
-
-
-@dataclass(frozen=True)
-class Board:
-    """What was asked for, in whichever format."""
-
-    entries: list[Entry]
-    rows: pd.DataFrame
-    models: bool  # every model, instead of one score for each architecture
-    count: str
-    registry: Callable[[], Registry]  # loading plugins takes time, and a table needs none of them
-
-
-def _print_tables(board: Board) -> None:
-    from membench_leaderboard.table import boards, score_boards
-
-    out = console()
-    bars = out.is_terminal and out.encoding.startswith("utf")
-    if board.models:
-        tables = boards(board.rows, width=out.width)
-    else:
-        tables = score_boards(board.rows, count=board.count, width=out.width, bars=bars)
-    for table in tables:
-        out.print(table)
-
-
-def _print_markdown(board: Board) -> None:
-    from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
-
-    click.echo(rows_as_markdown(board.rows) if board.models else scores_as_markdown(board.rows, board.count))
-
-
-def _print_csv(board: Board) -> None:
-    from membench_leaderboard.data import as_csv
-
-    click.echo(as_csv(board.rows))
-
-
-def _print_board_json(board: Board) -> None:
-    print_json(_data(board))
-
-
-def _print_page(board: Board) -> None:
-    from membench_leaderboard.page import page
-
-    click.echo(page(_data(board)))
-
-
-def _data(board: Board) -> dict[str, Any]:
-    from membench_leaderboard.data import board_data
-
-    return board_data(board.entries, board.rows, board.registry())
-
-
-def _print_explanation(story: dict[str, Any]) -> None:
-    from membench_leaderboard.explain import print_explanation
-
-    print_explanation(story, console())
-
-
-FORMATS: dict[str, Callable[[Board], None]] = {
-    "table": _print_tables,
-    "markdown": _print_markdown,
-    "csv": _print_csv,
-    "json": _print_board_json,
-    "html": _print_page,
-}
-EXPLANATIONS: dict[str, Callable[[dict[str, Any]], None]] = {"table": _print_explanation, "json": print_json}
+from membench.verbs.leaderboard import leaderboard as choose
+from membench_leaderboard.formats import EXPLANATIONS, FORMATS, Board
 
 
 def _parse_budget(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -98,22 +23,24 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--task", "task", metavar="NAME", help="Only this task.")
-@click.option("-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option, such as N=50.")
+@click.option(
+    "-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option value, such as N=50."
+)
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
-@click.option("--rows", "models", is_flag=True, help="Show every model, not one score for each architecture.")
+@click.option("--rows", "models", is_flag=True, help="Show every model, not one score per architecture.")
 @click.option(
     "--budget", callback=_parse_budget, metavar="10k", help="Show every model with at most this many parameters."
 )
 @click.option(
     "--count",
     type=click.Choice(list(COUNTS)),
-    default="all",
+    default=ALL.word,
     show_default=True,
     help="Which parameters count against a budget.",
 )
 @click.option("--no-published", is_flag=True, help="Leave out the published records.")
 @click.option(
-    "--explain", metavar="ROW", help="Tell how a row came about: a rank, an architecture, or the start of an id."
+    "--explain", metavar="ROW", help="Show where a row comes from: a rank, an architecture, or the start of an id."
 )
 @click.option(
     "--format",
@@ -121,13 +48,13 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
     type=click.Choice(list(FORMATS)),
     default="table",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw accuracy against parameters (.png, .svg, .pdf).",
+    help="Plot accuracy against parameters (.png, .svg, .pdf).",
 )
 @json_option
 @plugin_options
@@ -147,11 +74,11 @@ def leaderboard(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Show the published board, and your records among it.
+    """Show the published board, with your records alongside.
 
-    With FOLDERS, the records below them are shown among the published ones of the same tables.
-    There is one table for each task config and protocol, since only like can be compared with like.
-    Rows whose intervals overlap share a rank. Runs with the protocol quick are shown, not ranked.
+    Records in FOLDERS join the published ones in the same tables. There is one table per task config
+    and protocol, since only like can be compared with like. Rows whose intervals overlap share a rank.
+    Runs with the quick protocol are shown but not ranked.
 
     \b
     membench leaderboard
@@ -160,37 +87,19 @@ def leaderboard(
     membench leaderboard --task bigram --explain aot
     """
     from membench_leaderboard.gather import no_collection
-    from membench_leaderboard.select import select
 
     form = "json" if as_json else form
     if explain is not None and form not in EXPLANATIONS:
         raise UsageError(f"--explain --format {form}: an explanation is printed as {' or '.join(EXPLANATIONS)}")
     with no_collection():
-        entries, rows = read_board(folders, no_published)
-        rows = select(rows, task=task, protocol=protocol, options=options, budget=budget, count=count)
-        board = Board(entries, rows, models or budget is not None, count, lambda: load_registry(files, block))
+        entries, rows = choose(
+            folders, published=not no_published, task=task, protocol=protocol, options=options, budget=budget,
+            count=count,
+        )  # fmt: skip
+        every = models or budget is not None
+        board = Board(entries, rows, every, count, lambda: load_registry(files, block), console())
         if plot:
             from membench_leaderboard.plot import draw
 
             click.echo(f"wrote {draw(rows, plot)}", err=True)
-        if explain is None:
-            FORMATS[form](board)
-        else:
-            EXPLANATIONS[form](_story(board, explain))
-
-
-def read_board(folders: tuple[Path, ...], no_published: bool) -> tuple[list[Entry], pd.DataFrame]:
-    """The records of a board, and the rows that it shows."""
-    from membench_leaderboard.gather import gather
-    from membench_leaderboard.select import board_rows
-
-    entries, problems = gather(folders, published=not no_published)
-    for problem in problems:
-        click.echo(f"membench: {problem}", err=True)
-    return entries, board_rows(entries, folders, published=not no_published)
-
-
-def _story(board: Board, text: str) -> dict[str, Any]:
-    from membench_leaderboard.explain import explain
-
-    return explain(board.entries, board.rows, text, board.registry(), models=board.models)
+        click.echo(FORMATS[form](board) if explain is None else EXPLANATIONS[form](board, explain))

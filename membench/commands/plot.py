@@ -8,31 +8,30 @@ import click
 
 from membench.commands._options import json_option
 from membench.commands._output import print_json
-from membench.errors import UsageError
 from membench.interface.options import assignments
-from membench.verbs.load import load
-
-SUFFIXES = (".png", ".svg", ".pdf")
+from membench.verbs.plot import plot as draw
 
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--x", required=True, metavar="NAME", help="Column along the bottom: an option such as H, or parameters.")
-@click.option("--y", default="accuracy", show_default=True, metavar="NAME", help="Column upwards: a metric.")
-@click.option("--by", default="", metavar="NAMES", help="Columns that tell curves apart: d, or model,d.")
+@click.option("--x", required=True, metavar="NAME", help="Column for the x axis: an option such as H, or parameters.")
+@click.option("--y", default="accuracy", show_default=True, metavar="NAME", help="Column for the y axis: a metric.")
+@click.option("--by", default="", metavar="NAMES", help="Columns that separate the curves: d, or model,d.")
 @click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only records with this value: N=50 or d=7,10.")
 @click.option(
-    "--fit", "laws", default="", metavar="LAWS", help="Fit linear, quadratic, power or piecewise, or several."
+    "--fit",
+    "laws",
+    default="",
+    metavar="LAWS",
+    help="Laws to fit: linear, quadratic, power, piecewise (comma-separated).",
 )
-@click.option(
-    "--ceiling", type=float, help="Where y saturates: a law is only asked to be at least there. [accuracy: 1]"
-)
-@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Points to draw on top.")
+@click.option("--ceiling", type=float, help="Where y saturates: points there count as 'at least this'. [accuracy: 1]")
+@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Extra points to draw.")
 @click.option("--bound", default="", metavar="NAME", help="Column to draw as a dotted line, such as proven_accuracy.")
-@click.option("--log-x", is_flag=True, help="Logarithmic scale along the bottom.")
+@click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
 @click.option("--title", default="", help="Title of the figure.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("plot"), show_default=True,
-              help="Name of the figure; without an ending, .png and .svg are made.")  # fmt: skip
+              help="Name of the figure; without a suffix, both .png and .svg are written.")  # fmt: skip
 @json_option
 def plot(
     folders: tuple[Path, ...],
@@ -58,14 +57,10 @@ def plot(
     membench plot --x H --y accuracy --by d results/ --fit linear
     membench plot --x parameters --by model --where N=50 --log-x results/ --overlay mine.csv
     """
-    if out.suffix and out.suffix not in SUFFIXES:
-        raise UsageError(f"cannot draw to '{out}': a name that ends in {', '.join(SUFFIXES)}, or in nothing, is needed")
-    drawn = load(*folders).curves(
-        x, y, by=by, where=assignments(where), fit=laws, ceiling=ceiling, overlay=overlay, bound=bound, log_x=log_x,
-        title=title, show=True,
+    drawn, paths = draw(
+        folders, out, x, y, by=by, where=assignments(where), fit=laws, ceiling=ceiling, overlay=overlay, bound=bound,
+        log_x=log_x, title=title, show=True,
     )  # fmt: skip
-    stem, suffixes = (out.with_suffix(""), [out.suffix]) if out.suffix else (out, SUFFIXES[:2])
-    paths = drawn.write(stem, suffixes)
     if as_json:
         from membench.analysis.claims import fit_rows
 

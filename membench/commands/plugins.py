@@ -17,24 +17,24 @@ from membench.verbs.arguments import load_registry
 @json_option
 @plugin_options
 def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> None:
-    """List the plugins with what each brings.
+    """List the plugins and what each provides.
 
-    One that did not load says why. MEMBENCH_PLUGINS=a,b loads only those; --block leaves one out;
-    MEMBENCH_STRICT=1 raises what a plugin raises, with its traceback.
+    A plugin that did not load is listed with the reason. MEMBENCH_PLUGINS=a,b loads only those; --block
+    skips one; MEMBENCH_STRICT=1 lets a plugin's error through, with its traceback.
     """
     found = load_registry(files, block).plugins
     if as_json:
         print_json([_as_json(plugin) for plugin in found])
         return
-    table = listing("", "plugin", "from", "status", "brings")
+    table = listing("", "plugin", "from", "status", "provides")
     for plugin in found:
-        detail = escape(plugin.reason) if plugin.reason else _brings(plugin)
+        detail = escape(plugin.reason) if plugin.reason else _provided(plugin)
         colour = {"loaded": "green", "failed": "red"}.get(plugin.status, "yellow")
         table.add_row(plugin.name, str(plugin.origin), f"[{colour}]{plugin.status}[/{colour}]", detail)
     console().print(table)
 
 
-def _brings(plugin: Plugin) -> str:
+def _provided(plugin: Plugin) -> str:
     parts: dict[str, tuple[Any, ...]] = {"model": plugin.architectures, "task": plugin.tasks, "bound": plugin.bounds}
     return "; ".join(
         f"{kind}{'s' if len(items) > 1 else ''} {', '.join(item.name for item in items)}"

@@ -9,8 +9,9 @@ import click
 from membench.commands._options import comparison_options, suite_options
 from membench.commands._output import baseline_untouched, check_writable, finish, publish
 from membench.engine.execution import Execution
-from membench.regress.gate import Gate, fail_if_any
 from membench.verbs.arguments import load_registry
+from membench.verbs.regress import fail_if_any
+from membench.verbs.regress import regress as measure_again
 
 
 @click.command()
@@ -34,8 +35,8 @@ def regress(
 ) -> None:
     """Measure a suite again; exit code 1 if capacity was lost.
 
-    Architectures and seeds are those of the baseline by default. Without a baseline one is written. Seconds are
-    never compared.
+    By default, architectures and seeds are those of the baseline. If there is no baseline, one is
+    written. Timings are never compared.
 
     \b
     membench regress --suite smoke
@@ -43,9 +44,10 @@ def regress(
     """
     check_writable(markdown, junit)
     registry = load_registry(files, block)
-    gate = Gate.of(registry, suite_name, path=path, models=models, seeds=seeds, required=require_baseline)
     with baseline_untouched():
-        checked = gate.check(execution, out)
-    publish(checked.comparisons, gate.heading, gate.notes, markdown=markdown, junit=junit, as_json=as_json)
-    finish(checked.comparisons, strict)
-    fail_if_any(checked.records)
+        done = measure_again(
+            suite_name, registry, execution, path=path, models=models, seeds=seeds, required=require_baseline, out=out
+        )
+    publish(done.comparisons, done.heading, done.notes, markdown=markdown, junit=junit, as_json=as_json)
+    finish(done.comparisons, strict)
+    fail_if_any(done.records)

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from membench.commands._options import plugin_options
-from membench.errors import UsageError
-from membench.records.files import write_atomically
 from membench.verbs.arguments import load_registry
+from membench.verbs.report import report as write_report
 
 
 @click.command()
@@ -21,7 +20,7 @@ from membench.verbs.arguments import load_registry
     default=Path("membench-report.html"),
     show_default=True,
     metavar="FILE",
-    help="The file to write.",
+    help="File to write.",
 )
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
 @click.option("--no-published", is_flag=True, help="Leave out the published records.")
@@ -36,29 +35,17 @@ def report(
 ) -> None:
     """Write the board as one HTML file.
 
-    It has tables, plots, citations, and how to run each best row again. The rows are those of
-    `membench leaderboard` with the same FOLDERS. The file needs no network and no
-    server, and can be sent to anybody.
+    It holds tables, plots, citations, and the command that reruns each best row. The rows are those of
+    `membench leaderboard` with the same FOLDERS. The file needs no network and no server, so it can be
+    sent to anyone.
 
     \b
     membench report --open
     membench report results --out board.html
     """
-    from membench.commands.leaderboard import read_board
-    from membench_leaderboard.data import board_data
-    from membench_leaderboard.page import page
     from membench_leaderboard.words import counted
 
-    entries, rows = read_board(folders, no_published)
-    data = board_data(entries, rows, load_registry(files, block))
-    _write(out, page(data))
-    click.echo(f"wrote {out}: {counted(len(rows), 'row')} in {counted(len(data['tables']), 'table')}")
+    made = write_report(folders, out, load_registry(files, block), published=not no_published)
+    click.echo(f"wrote {out}: {counted(made.rows, 'row')} in {counted(made.tables, 'table')}")
     if show and not webbrowser.open(out.resolve().as_uri()):
-        click.echo(f"membench: no browser was found; open '{out}' with yours", err=True)
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        write_atomically(out, text)
-    except OSError as error:
-        raise UsageError(f"cannot write '{out}': {error.strerror or error}; choose another file with --out") from None
+        click.echo(f"membench: no browser found; open '{out}' yourself", err=True)

@@ -32,22 +32,22 @@ def _epilog() -> str:
     lines = ["\b", "Experiments:"]
     for name in experiments.names():
         lines.append(f"  {name:<9} {experiments.load(name).title}")
-    return "\n".join([*lines, f"  {ALL:<9} Each of them"])
+    return "\n".join([*lines, f"  {ALL:<9} All of them"])
 
 
 @click.command(epilog=_epilog())
 @click.argument("names", nargs=-1, required=True, metavar="EXPERIMENT...")
 @click.option("--protocol", metavar="NAME", help="How weights are found: dana2024 as published, or converged.")
 @click.option("--quick", is_flag=True, help="Tiny grids and the protocol quick: a minute or two for all of them.")
-@click.option("--published", is_flag=True, help="Train nothing: use the records that came with membench.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Seeds at each point, instead of the experiment's number.")
+@click.option("--published", is_flag=True, help="Train nothing: use the records shipped with membench.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Seeds per point, instead of the experiment's number.")
 @click.option(
     "--figures", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder for figures."
 )
-@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Points to draw on top.")
+@click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Extra points to draw.")
 @execution_options
 @out_option
-@click.option("--dry-run", is_flag=True, help="Say how many trials would run and how long they take, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option
 @plugin_options
 def reproduce(
@@ -65,7 +65,7 @@ def reproduce(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Run experiments of the paper, and see whether its claims hold.
+    """Run the paper's experiments and check whether its claims hold.
 
     Trains what is missing, prints means with intervals, fits laws to the raw numbers of all seeds, and
     draws the figure (PNG and SVG, with its data as CSV). EXPERIMENT is a name or a TOML file.
@@ -73,7 +73,7 @@ def reproduce(
     \b
     membench reproduce e1
     membench reproduce e1 --protocol converged     the same figure, measuring capacity
-    membench reproduce e1 --published              without training, from records that came with membench
+    membench reproduce e1 --published              no training: from the records shipped with membench
     membench reproduce mine.toml --overlay published.csv
     """
     registry = load_registry(files, block)

@@ -14,9 +14,9 @@ from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.execute.run import Run, fail_if_any
 from membench.interface.options import options_of
-from membench.measure.size import COUNTS
+from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
-from membench.verbs.arguments import BOTH, budgets_of, load_registry
+from membench.verbs.arguments import EACH, budgets_of, load_registry
 from membench.verbs.run import carry_out, prepare
 
 
@@ -37,21 +37,23 @@ def _protocol_help() -> str:
 @click.option(
     "--budget",
     metavar="3k,10k",
-    help="Instead of -M: each architecture's best config for so many parameters.",
+    help="Instead of -M: each architecture's best config within that many parameters.",
 )
 @click.option(
     "--count",
-    type=click.Choice([*COUNTS, BOTH]),
-    default="all",
+    type=click.Choice([*COUNTS, EACH]),
+    default=ALL.word,
     show_default=True,
     help="Which parameters a budget counts.",
 )
 @execution_options
-@click.option("--floor", is_flag=True, help="Also find the floor of the divergence for the model's d; takes seconds.")
-@click.option("--keep-weights", is_flag=True, help="Keep the weights beside each record, for membench submit.")
+@click.option(
+    "--floor", is_flag=True, help="Also find the divergence floor for the model's d; takes seconds per trial."
+)
+@click.option("--keep-weights", is_flag=True, help="Save the weights beside each record, for membench submit.")
 @out_option
-@click.option("--overwrite", is_flag=True, help="Run again what is there already.")
-@click.option("--dry-run", is_flag=True, help="Say what would run, and stop.")
+@click.option("--overwrite", is_flag=True, help="Rerun trials that already have records.")
+@click.option("--dry-run", is_flag=True, help="Show what would run, then exit.")
 @json_option
 @plugin_options
 def run(
@@ -68,10 +70,9 @@ def run(
     files: tuple[str, ...],
     block: tuple[str, ...],
 ) -> None:
-    """Measure how much architectures memorise of tasks.
+    """Measure how much of each task an architecture memorises.
 
-    Every trial leaves one record; the same command again finds the records and trains only what is
-    missing.
+    Each trial writes one record; rerunning the command trains only what is missing.
 
     \b
     membench run --model aot --task bigram

@@ -14,13 +14,13 @@ from membench.verbs.submit import submit as gather
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("submission"), show_default=True,
-              help="Folder to make.")  # fmt: skip
-@click.option("--without-weights", is_flag=True, help="Take records without weights too; they stay self-reported.")
+              help="Folder to create.")  # fmt: skip
+@click.option("--without-weights", is_flag=True, help="Include records without weights; they stay self-reported.")
 @json_option
 def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json: bool) -> None:
     """Gather records and their weights for a pull request.
 
-    Copies the complete records below FOLDERS (by default ./results), with their weights and a summary.
+    Copies the complete records in FOLDERS (./results by default), with their weights and a summary.
 
     \b
     membench run --model aot --task bigram --keep-weights

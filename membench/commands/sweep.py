@@ -13,14 +13,15 @@ from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.plan.request import Request
 from membench.verbs.arguments import load_registry
-from membench.verbs.run import carry_out, prepare
+from membench.verbs.run import carry_out
+from membench.verbs.sweep import prepare
 
 
 @click.command()
 @request_options
 @execution_options
 @out_option
-@click.option("--dry-run", is_flag=True, help="Say how many trials would run and how long they take, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option
 @plugin_options
 def sweep(
@@ -34,15 +35,15 @@ def sweep(
 ) -> None:
     """Measure a grid of models and tasks, in random order.
 
-    As `membench run`, for grids that take long: what is done at any time is a fair sample of the
-    whole, so that the time left can be estimated well and a first plot shows the shape. A trial that fails
-    does not stop it, and the same command continues.
+    Like `membench run`, for long grids: at any time, what is done is a fair sample of the whole, so the
+    time left is estimated well and an early plot shows the shape. A failed trial does not stop the sweep;
+    after an interruption, rerun the command to continue.
 
     \b
     membench sweep --model aot --task bigram -T N=50 -M d=10 -M d_h=10 -M H=1:31:5 --seeds 5
     membench sweep --model aot --task bigram -M d=7,10,13 -M H=1:31:5 --dry-run
     """
-    planned = prepare(load_registry(files, block), request, execution, out, shuffle=True)
+    planned = prepare(load_registry(files, block), request, execution, out)
     if dry_run:
         announce(planned, as_json)
         return

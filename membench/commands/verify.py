@@ -29,13 +29,11 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--retrain", is_flag=True, help="Also train each point again, on a seed that the submitter did not choose."
-)
-@click.option("--salt", metavar="TEXT", help="What makes that seed unforeseeable; by default random.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Records at once; by default one for each core.")
+@click.option("--retrain", is_flag=True, help="Also retrain each point, on a seed that the submitter did not choose.")
+@click.option("--salt", metavar="TEXT", help="Salt that makes the seed unpredictable (random by default).")
+@click.option("--jobs", type=click.IntRange(min=1), help="Records to check in parallel; by default one per core.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=TIMEOUT, show_default=True, metavar="SECONDS",
-              help="How long the model of a record may take.")  # fmt: skip
+              help="Time limit per record.")  # fmt: skip
 @json_option
 @plugin_options
 def verify(
@@ -50,9 +48,9 @@ def verify(
 ) -> None:
     """Check records against their weights.
 
-    Each model is rebuilt in processes of its own, once with its own seed and once with another, and
-    asked every fact again. Records that are found true are marked in FOLDER/verified.json, bound to
-    their content.
+    Each model is rebuilt in separate processes, once with its own seed and once with another, and
+    queried on every fact again. Records that pass are listed in FOLDER/verified.json by content hash, so
+    that editing one voids its mark.
 
     \b
     membench verify submission/

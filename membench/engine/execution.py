@@ -9,7 +9,6 @@ from membench.errors import UsageError
 
 DEVICES = ("cpu", "cuda", "mps")
 SWITCH = ("auto", "on", "off")
-EXECUTORS = ("local", "inline")
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,12 @@ class Execution:
     floor: bool = False  # find the floor of the divergence too
     keep_weights: bool = False  # beside the records
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
-    executor: str = "local"  # worker processes, or inline: this process
+    executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
 
     def __post_init__(self) -> None:
         _require("device", self.device.partition(":")[0], DEVICES)
         _require("kernel", self.kernel, SWITCH)
         _require("compile", self.compiling, SWITCH)
-        _require("executor", self.executor, EXECUTORS)
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"jobs={self.jobs}: a whole number of at least 1 is needed")
 

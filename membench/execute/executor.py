@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from membench.engine.execution import Execution
+from membench.errors import UsageError
 from membench.execute.job import Job, Result
 from membench.interface.registry import Registry
 
@@ -51,12 +52,29 @@ class Executor(Protocol):
         """
 
 
-def executor_of(execution: Execution, registry: Registry) -> Executor:
-    """The executor that was asked for. Only `inline` can use a registry that holds a class of this process."""
-    if execution.executor == "inline":
-        from membench.execute.inline import Inline
-
-        return Inline(registry)
+def _local(execution: Execution, registry: Registry) -> Executor:
     from membench.execute.local import Local
 
     return Local(execution.workers)
+
+
+def _inline(execution: Execution, registry: Registry) -> Executor:
+    """The only one that can use a registry that holds a class of this process."""
+    from membench.execute.inline import Inline
+
+    return Inline(registry)
+
+
+# By the word of --executor; each is imported when it is asked for.
+EXECUTORS: dict[str, Callable[[Execution, Registry], Executor]] = {"local": _local, "inline": _inline}
+
+
+def check_executor(name: str) -> str:
+    """The name again. UsageError when no executor has it."""
+    if name not in EXECUTORS:
+        raise UsageError(f"executor '{name}' is not one of {', '.join(EXECUTORS)}")
+    return name
+
+
+def executor_of(execution: Execution, registry: Registry) -> Executor:
+    return EXECUTORS[check_executor(execution.executor)](execution, registry)

@@ -68,7 +68,7 @@ class Run:
 def _require_bottleneck(trials: Sequence[Trial]) -> None:
     for trial in trials:
         if trial.architecture.bottleneck is None:
-            raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so that it has no floor")
+            raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so it has no floor")
 
 
 def _is_done(store: Store, trial: Trial, execution: Execution) -> bool:
@@ -103,5 +103,5 @@ def fail_if_any(records: Sequence[Record]) -> None:
     failed = [record for record in records if not record.complete]
     if failed:
         raise PluginError(
-            f"{len(failed)} of {len(records)} trials failed; their records say why, and the same command tries again"
+            f"{len(failed)} of {len(records)} trials failed; their records say why; rerun the command to retry them"
         )

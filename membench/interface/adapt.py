@@ -31,7 +31,7 @@ def architecture_of(target: Callable[..., Any], name: str | None = None) -> Arch
     parameters = _parameters(target, name)
     wanted = [one for one in parameters if one in DIMENSIONS]
     if not wanted:
-        raise UsageError(f"'{name}' takes none of {', '.join(DIMENSIONS)}, so that it cannot be built for a task")
+        raise UsageError(f"'{name}' takes none of {', '.join(DIMENSIONS)}, so it cannot be built for a task")
     options = {one: _field(name, parameter, kind) for one, (parameter, kind) in parameters.items() if one not in wanted}
     config = dataclasses.make_dataclass(
         f"{name}Config", [found for found in options.values() if found is not None], frozen=True, kw_only=True

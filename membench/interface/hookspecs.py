@@ -1,4 +1,4 @@
-"""The hooks of membench. Each returns what a plugin brings; docs/plugins.md shows one that uses them."""
+"""The hooks of membench. Each returns what a plugin provides; docs/plugins.md shows one that uses them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ hookimpl = pluggy.HookimplMarker("membench")
 
 @hookspec
 def membench_architectures() -> Iterable[Architecture[Any]]:  # type: ignore[empty-body]
-    """The architectures that this plugin brings."""
+    """The architectures that this plugin provides."""
 
 
 @hookspec
 def membench_tasks() -> Iterable[Task[Any]]:  # type: ignore[empty-body]
-    """The tasks that this plugin brings."""
+    """The tasks that this plugin provides."""
 
 
 @hookspec

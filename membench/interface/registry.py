@@ -206,7 +206,7 @@ class Registry:
 
 
 def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-    """What one plugin brings, asked through a manager of its own so that no other plugin is involved."""
+    """What one plugin provides, asked through a manager of its own so that no other plugin is involved."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
     manager.register(module)

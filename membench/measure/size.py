@@ -13,15 +13,33 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-# Ways to count parameters, by the word for it on the command line: the field of `Size` that holds the number.
-COUNTS = {"all": "parameters", "without-embeddings": "without_embeddings"}
+
+@dataclass(frozen=True)
+class Count:
+    """A way to count parameters."""
+
+    word: str  # after --count, and a key in JSON
+    field: str  # of `Size`, and the name of a column
+    header: str  # of that column
+    words: str  # in a sentence, or on an axis
 
 
-def counted_by(count: str) -> str:
-    """The field of a size that a way to count stands for. UsageError for a word that is not one."""
-    if count not in COUNTS:
-        raise unknown("way to count", count, COUNTS, f"there are: {', '.join(COUNTS)}")
-    return COUNTS[count]
+ALL = Count("all", "parameters", "parameters", "parameters")
+# All of them, then those that leave some out.
+COUNTS = {
+    count.word: count
+    for count in (
+        ALL,
+        Count("without-embeddings", "without_embeddings", "without embeddings", "parameters without embeddings"),
+    )
+}
+
+
+def count_of(word: str) -> Count:
+    """The way to count that a word stands for. UsageError for a word that is not one."""
+    if word not in COUNTS:
+        raise unknown("way to count", word, COUNTS, f"there are: {', '.join(COUNTS)}")
+    return COUNTS[word]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from membench.errors import UsageError
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
 from membench.interface.options import options_of
-from membench.measure.size import counted_by, measure_size
+from membench.measure.size import ALL, count_of, measure_size
 
 MAX_OPTION_VALUE = 1 << 20  # in a search
 
@@ -22,7 +22,7 @@ def parse_budget(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM]?)", text.strip())
     size = Decimal(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()] if found else Decimal(0)
     if size < 1 or size != int(size):
-        raise UsageError(f"--budget {text}: a number of parameters such as 3k, 10000 or 1.5M is needed")
+        raise UsageError(f"--budget {text}: give a number of parameters such as 3k, 10000 or 1.5M")
     return int(size)
 
 
@@ -32,32 +32,35 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so many parameters, with or without those of embeddings."""
+    """At most so many parameters, counted in one of the ways of COUNTS."""
 
     parameters: int
-    count: str = "all"
+    count: str = ALL.word
 
     def __post_init__(self) -> None:
-        counted_by(self.count)  # a word that is not one would count as something
+        count_of(self.count)  # UsageError now, and not in the middle of a search
 
     def config(self, architecture: Architecture[Any], shape: Shape) -> Any:
         """The architecture's own choice, or the largest of a small search. Raises DoesNotFit."""
         if architecture.for_budget is None:
             return _search(self, architecture, shape)
-        if self.count == "all":
+        if self.count == ALL.word:  # which is what `for_budget` counts
             return _own_choice(architecture.for_budget, shape, self.parameters)
-        return self._without_embeddings(architecture, architecture.for_budget, shape)
+        return self._by_another_count(architecture, architecture.for_budget, shape)
 
-    def _without_embeddings(
+    def _by_another_count(
         self, architecture: Architecture[Any], choose: Callable[[Shape, int], Any], shape: Shape
     ) -> Any:
-        """Its choice for the largest number of all parameters with which the others stay within the budget."""
+        """Its choice for the largest number of all parameters of which those that count stay within the budget.
+
+        Found by bisection, for any way to count that leaves some of the parameters out.
+        """
         low, high = self.parameters, 2 * self.parameters
         best = None
         for _ in range(40):
             try:
                 config = choose(shape, high)
-            except ValueError:  # too few even for the embeddings
+            except ValueError:  # too few even for the smallest model
                 low, high = high, 2 * high
                 continue
             if self.parameters < measure(architecture, config, shape, self.count) or high > 64 * self.parameters:
@@ -79,8 +82,7 @@ class Budget:
         return best
 
     def __str__(self) -> str:
-        words = " without embeddings" if self.count != "all" else ""
-        return f"at most {self.parameters:,} parameters{words}"
+        return f"at most {self.parameters:,} {count_of(self.count).words}"
 
 
 def _own_choice(choose: Callable[[Shape, int], Any], shape: Shape, parameters: int) -> Any:
@@ -99,7 +101,7 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
             size = measure_size(architecture.build(shape, config), shape, architecture.embeddings)
     except Exception as error:  # whatever a plugin may raise
         raise UsageError(f"{architecture.name} cannot be built with {config}: {error}") from None
-    found: int = getattr(size, counted_by(count))
+    found: int = getattr(size, count_of(count).field)
     return found
 
 

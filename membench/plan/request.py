@@ -115,7 +115,7 @@ class _Mistakes:
 def _chosen(names: Sequence[str], get: Any, known: dict[str, Any]) -> list[Any]:
     wanted = [name.strip() for text in names for name in text.split(",") if name.strip()]
     if not wanted:
-        raise UsageError("no name is given; name one, several with commas, or all")
+        raise UsageError("no name given; name one, several separated by commas, or 'all'")
     return list(known.values()) if wanted == [ALL] else [get(name) for name in dict.fromkeys(wanted)]
 
 

@@ -77,7 +77,7 @@ class Table:
     def tables(self, key: str) -> list[Table]:
         found = self._get(key, list, f"one or more [[{key}]] tables", _MISSING)
         if not found or not all(isinstance(one, dict) for one in found):
-            raise UsageError(f"{self.where}: '{key}' is empty; one or more [[{key}]] tables are needed")
+            raise UsageError(f"{self.where}: '{key}' is empty; give one or more [[{key}]] tables")
         return [Table(one, f"{self.where}, [[{key}]] {number}") for number, one in enumerate(found, 1)]
 
     def named_tables(self, key: str) -> dict[str, Table]:

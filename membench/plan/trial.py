@@ -41,9 +41,7 @@ class Trial:
         architecture, task = registry.architecture(point.architecture), registry.task(point.task)
         protocol = get_protocol(point.protocol, point.protocol_version)
         if task.version != point.task_version:
-            raise UsageError(
-                f"it is of version {point.task_version} of task {task.name}, and here is version {task.version}"
-            )
+            raise UsageError(f"it was made with task {task.name} v{point.task_version}, and v{task.version} is here")
         return cls(
             architecture,
             _config(architecture.name, architecture.config, point.config),
@@ -117,4 +115,4 @@ def _config(owner: str, kind: type, text: str) -> Any:
     try:
         return kind(**json.loads(text))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"its options do not suit {owner} as it is here: {error}") from None
+        raise UsageError(f"its options do not fit {owner} as installed here: {error}") from None

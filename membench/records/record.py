@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -93,7 +93,7 @@ class Record:
             raise NewerSchema(data["schema"])
         known = _checked({name: value for name, value in data.items() if name in _NAMES})
         more = {name: value for name, value in data.items() if name not in _NAMES}
-        return cls(**(known if data["schema"] == SCHEMA else upgrade(known)), more=more)
+        return cls(**upgrade(known), more=more)
 
 
 _FIELDS = tuple(one.name for one in fields(Record) if one.name != "more")
@@ -123,16 +123,28 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def upgrade(data: dict[str, Any]) -> dict[str, Any]:
-    """A record of schema 1 as one of schema 2.
+    """A record of this schema or an older one as one of this schema, one version after the other."""
+    while (schema := data["schema"]) < SCHEMA:
+        if schema not in UPGRADES:
+            raise ValueError(f"it has record schema {schema}, which no membench wrote")
+        data = {**UPGRADES[schema](data), "schema": schema + 1}
+    return data
 
-    Schema 1 did not say what kind of facts they were, nor how many: the built-in bounds and options tell. The version
-    of an architecture was that of its distribution; who brought a bound was not said.
+
+def _to_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 did not say what kind of facts they were, nor how many: the built-in bounds and options tell.
+
+    The version of an architecture was that of its distribution; who brought a bound was not said.
     """
     bounds = [_upgraded(bound) if isinstance(bound, dict) else bound for bound in data.get("bounds", [])]
     architecture = {**data["architecture"], "version": 1, "code_sha256": None}
     architecture["distribution_version"] = data["architecture"].get("version")
     task = {**data["task"], "distribution_version": None, "code_sha256": None, **_facts_of(data["task"], bounds)}
-    return {**data, "schema": SCHEMA, "architecture": architecture, "task": task, "bounds": bounds}
+    return {**data, "architecture": architecture, "task": task, "bounds": bounds}
+
+
+# By schema: what makes a record of it one of the next.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2}
 
 
 def _upgraded(bound: dict[str, Any]) -> dict[str, Any]:

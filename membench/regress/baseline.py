@@ -81,11 +81,11 @@ def read_baseline(path: Path, suite: Suite) -> Baseline:
 
 def _check_suite(path: Path, baseline: Baseline, suite: Suite, again: str) -> None:
     if baseline.suite != suite.name:
-        raise UsageError(f"baseline '{path}' is of suite '{baseline.suite}', not of '{suite.name}'; {again}")
+        raise UsageError(f"baseline '{path}' belongs to suite '{baseline.suite}', not to '{suite.name}'; {again}")
     if baseline.suite_version != suite.version:
         raise UsageError(
-            f"baseline '{path}' is of version {baseline.suite_version} of suite '{suite.name}', "
-            f"which has version {suite.version} now; {again}"
+            f"baseline '{path}' belongs to version {baseline.suite_version} of suite '{suite.name}', "
+            f"which is now at version {suite.version}; {again}"
         )
 
 

@@ -135,7 +135,7 @@ def _baseline(path: Path, suite: Suite, required: bool) -> Baseline | None:
     if required:
         raise UsageError(
             f"there is no baseline '{path}'; write it with: membench baseline write --suite {suite.source}, "
-            "and the other options as here"
+            "with the same other options"
         )
     return None
 

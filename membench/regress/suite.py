@@ -80,7 +80,7 @@ def parse_suite(text: str, source: str) -> Suite:
 def _watched(table: Table) -> Watched:
     models = table.texts("model")
     if not models:
-        raise UsageError(f"{table.where}: 'model' is missing; it is a name, several, or all")
+        raise UsageError(f"{table.where}: 'model' is missing; give a name, several, or 'all'")
     watched = Watched(
         models=models,
         task=table.text("task"),

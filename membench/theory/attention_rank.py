@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from membench.interface.facts import Facts
 from membench.theory import modular
-from membench.theory.profile import per_facts
+from membench.theory.facts_profile import per_facts
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ import numpy as np
 from membench.errors import NotApplicable
 from membench.interface.bound import Vacuous
 from membench.interface.facts import Facts
-from membench.theory.frames import Frame, coherence
-from membench.theory.profile import (
+from membench.theory.facts_profile import (
     Array,
     Profile,
     per_facts,
     profile,
     spectrum,
 )
+from membench.theory.frames import Frame, coherence
 
 _RANK = 1e-10  # of the largest singular value: below it a singular value counts as zero
 _PAIRS = 10**8  # comparisons that the bound for d = 1 may take

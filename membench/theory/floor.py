@@ -16,8 +16,8 @@ from membench.errors import NotApplicable
 from membench.interface.facts import Facts
 from membench.theory.descent import descend
 from membench.theory.encoders import optimal_scales, rank_floor
+from membench.theory.facts_profile import Profile, per_facts, profile
 from membench.theory.frames import candidate_frames
-from membench.theory.profile import Profile, per_facts, profile
 
 Array = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import UsageError
+from membench.execute.executor import check_executor
 from membench.interface.registry import Registry, Selection
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
@@ -19,7 +20,7 @@ Model = str | Callable[..., Any]  # a name, path.py:Class, or a class or functio
 Options = Mapping[str, Any] | Iterable[str] | None  # {"H": [1, 6, 11]}, or texts as after -M: ["H=1:11:5"]
 Seeds = int | Iterable[int]
 Paths = Iterable[str | os.PathLike[str]]
-BOTH = "both"  # ways to count parameters, one after the other
+EACH = "each"  # way to count parameters, one after the other
 MAX_SEEDS = 10_000
 
 
@@ -37,7 +38,7 @@ def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
         if plugin.name in named and plugin.status == "failed":
             say(f"plugin '{plugin.name}' did not load: {plugin.reason}")
         elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
-            say(f"plugin '{plugin.name}' provides nothing; it has no hook of membench")
+            say(f"plugin '{plugin.name}' provides nothing; it implements no membench hook")
     return registry
 
 
@@ -55,7 +56,7 @@ def model_of(model: Model, registry: Registry) -> str:
     """The name of the only model. UsageError for several."""
     names = models_of(model, registry)
     if len(names) != 1:
-        raise UsageError(f"one model is needed here, not {len(names)}")
+        raise UsageError(f"give one model here, not {len(names)}")
     return names[0]
 
 
@@ -78,11 +79,12 @@ def execution_of(
 ) -> Execution:
     """How to run; a class or function of this process can only run in it."""
     here = any(not isinstance(one, str) for one in several(model))
-    execution = Execution(device, kernel, compile, jobs=jobs, executor=executor or ("inline" if here else "local"))
+    name = check_executor(executor or ("inline" if here else "local"))
+    execution = Execution(device, kernel, compile, jobs=jobs, executor=name)
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "
-            "to use others, write it to a file and give path.py:Class"
+            "to use others, save it to a file and pass path.py:Class"
         )
     return execution
 
@@ -121,11 +123,11 @@ def seeds_of(seeds: Seeds) -> tuple[int, ...]:
     except TypeError:
         chosen = ()
     if not chosen or min(chosen) < 0 or len(chosen) > MAX_SEEDS:
-        raise UsageError(f"seeds={seeds!r}: a number of seeds such as 5, or seeds such as [3, 7], is needed")
+        raise UsageError(f"seeds={seeds!r}: give a number of seeds such as 5, or seeds such as [3, 7]")
     return chosen
 
 
 def budgets_of(budget: str | int | Iterable[str | int] | None, count: str = "all") -> list[Budget]:
-    """Numbers of parameters such as 3000, "3k" or "3k,10k", counted in one way or in both."""
+    """Numbers of parameters such as 3000, "3k" or "3k,10k", counted in one way or in each."""
     parts = [part for one in several(() if budget is None else budget) for part in str(one).split(",")]
-    return [Budget(size, one) for one in (COUNTS if count == BOTH else (count,)) for size in map(parse_budget, parts)]
+    return [Budget(size, one) for one in (COUNTS if count == EACH else (count,)) for size in map(parse_budget, parts)]

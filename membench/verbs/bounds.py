@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.analysis.bounds import Bounds
+from membench.analysis.bounds_table import Bounds
 from membench.execute.progress import counting
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
@@ -52,5 +52,5 @@ def evaluate(
     with counting(len(trials), "points", show) as advance:
         evaluated = Bounds.of(registry, trials, expensive=expensive, advance=advance)
     if evaluated.are_general:
-        say(f"no bound speaks of '{architecture.name}' alone; these hold for every model")
+        say(f"no bound is specific to '{architecture.name}'; these hold for every model")
     return evaluated

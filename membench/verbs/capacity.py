@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from membench.capacities.capacity import Capacity
-from membench.capacities.search import check_levels
-from membench.capacities.subject import Subject
+from membench.capacity_search.capacity import Capacity
+from membench.capacity_search.search import check_levels
+from membench.capacity_search.subject import Subject
 from membench.engine.execution import Execution
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan

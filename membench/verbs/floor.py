@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from membench.analysis.floors import Floor
+from membench.analysis.floor_table import Floor
 from membench.execute.progress import counting
 from membench.verbs.arguments import Options, Paths, load_registry, texts_of
 

@@ -70,7 +70,7 @@ def prepare(
     from membench.analysis.reproduce import PlannedExperiment
 
     if quick and published:
-        raise UsageError("--quick trains tiny models, and --published trains none; leave out one of them")
+        raise UsageError("--quick trains tiny models and --published trains none; choose one of them")
     if quick and protocol:
         raise UsageError(f"--quick has a protocol of its own; leave out --protocol {protocol}")
     chosen = experiments.names() if ALL in names else list(dict.fromkeys(names))

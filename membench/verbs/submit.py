@@ -10,7 +10,7 @@ from membench.verbs.arguments import say
 
 
 @dataclass(frozen=True)
-class Submitted:
+class Submission:
     """What is in the folder now."""
 
     folder: Path
@@ -19,7 +19,7 @@ class Submitted:
     with_weights: int
 
 
-def submit(folders: Sequence[Path], out: Path, *, without_weights: bool) -> Submitted:
+def submit(folders: Sequence[Path], out: Path, *, without_weights: bool) -> Submission:
     """Copy the complete records below some folders, with their weights and a summary. What is left out is named."""
     from membench.verify.submission import gather, summarise, write
 
@@ -27,4 +27,4 @@ def submit(folders: Sequence[Path], out: Path, *, without_weights: bool) -> Subm
     for problem in problems:
         say(problem)
     new = write(entries, out, summarise(entries))
-    return Submitted(out, new, len(entries), sum(entry.weights is not None for entry in entries))
+    return Submission(out, new, len(entries), sum(entry.weights is not None for entry in entries))

@@ -1,4 +1,4 @@
-"""The candidate: a model rebuilt from its weights, which answers what it is asked."""
+"""The process of a model: rebuilds it from its weights and answers what it is asked."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from membench.records import weights
 from membench.verify.processes import Candidate, say, words
 
 
-def answer(candidate: Candidate, judge: Connection) -> None:
+def answer(candidate: Candidate, asker: Connection) -> None:
     """Say how large the model is, then answer each batch of tokens with float64 logits; what goes wrong is said."""
     torch.set_num_threads(1)
     try:
-        first = _tokens(judge.recv_bytes(), candidate.shape)
+        first = _tokens(asker.recv_bytes(), candidate.shape)
         module, size = _rebuild(candidate, first)
-        say(judge, size=asdict(size), bits=float_bits(module.state_dict()))
+        say(asker, size=asdict(size), bits=float_bits(module.state_dict()))
         while True:
-            logits = _logits(module, _tokens(judge.recv_bytes(), candidate.shape), candidate.shape.answers)
-            say(judge)
-            judge.send_bytes(logits.double().contiguous().numpy().tobytes())
+            logits = _logits(module, _tokens(asker.recv_bytes(), candidate.shape), candidate.shape.answers)
+            say(asker)
+            asker.send_bytes(logits.double().contiguous().numpy().tobytes())
     except EOFError:
         raise
     except Exception as error:
-        say(judge, error=words(error))
+        say(asker, error=words(error))
 
 
 def _tokens(content: bytes, shape: Shape) -> Tensor:

@@ -1,7 +1,7 @@
-"""Examining a record: a candidate that has the model and no answers, and a judge that has the answers and no model.
+"""The processes that check a record: one has the answers and no model, the others have a model and no answers.
 
-Each is a process of its own. What the candidate is given is all that a model may know: its config, its
-weights, and one question after the other; neither the facts nor the seed that they are drawn from.
+What a model's process is given is all that a model may know: its config, its weights, and one question
+after the other; neither the facts nor the seed that they are drawn from.
 This file is what the parent process needs, without torch.
 """
 
@@ -44,37 +44,37 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be judged."""
+    """What is to be checked."""
 
     selection: Selection
     record: str  # as JSON
     exact: bool  # whether the record was made in an environment like this one
 
 
-def be_candidate(candidate: Candidate, judge: Connection) -> None:
-    """Entry point of a process that answers questions until nobody asks any more."""
-    with _manners(judge):
+def run_model(candidate: Candidate, asker: Connection) -> None:
+    """Entry point of a process that answers questions until its pipe is closed."""
+    with _isolated(asker):
         from membench.verify.model_process import answer
 
-        answer(candidate, judge)
+        answer(candidate, asker)
 
 
-def be_judge(case: Case, parent: Connection, *models: Connection) -> None:
-    """Entry point of a process that asks two candidates for each set of weights and tells its parent what it found."""
-    with _manners(parent):
+def run_checks(case: Case, parent: Connection, *models: Connection) -> None:
+    """Entry point of a process that asks two rebuilt models for each set of weights, and reports what it found."""
+    with _isolated(parent):
         from membench.verify.checks import judge
 
         say(parent, **judge(case, models))
 
 
 @contextmanager
-def _manners(connection: Connection) -> Iterator[None]:
+def _isolated(connection: Connection) -> Iterator[None]:
     """Ctrl-C is for the parent, and what a plugin prints must not end up in somebody's --json."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     try:
         yield
-    except (EOFError, BrokenPipeError):  # nobody listens any more
+    except (EOFError, BrokenPipeError):  # the other end is closed
         pass
     finally:
         connection.close()

@@ -1,7 +1,7 @@
 """The second level of verification: train a submitted point again, on a seed that the submitter did not choose.
 
 The seed follows from the submitted records and from a salt that the verifier makes up afterwards. The
-weights that come out are examined like submitted ones, and their numbers compared with the submitted
+weights that come out are verified like submitted ones, and their numbers compared with the submitted
 seeds: once by accuracy and once by bits, and only in the direction that matters, which is down.
 """
 

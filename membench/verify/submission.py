@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from membench import __version__
-from membench.analysis.markdown import escape
+from membench.analysis.escape_markdown import escape
 from membench.errors import UsageError
 from membench.interface.registry import NAME
 from membench.records import weights
@@ -26,7 +26,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedRecord:
     """A record of a submission with its weights, as they were read."""
 
     entry: Entry
@@ -44,9 +44,9 @@ class Submitted:
         return f"{record.task['name']}/{record.architecture['name']}/{record.id}-s{record.seed}.json"
 
 
-def gather(folders: Sequence[Path], without_weights: bool) -> tuple[list[Submitted], list[str]]:
+def gather(folders: Sequence[Path], without_weights: bool) -> tuple[list[SubmittedRecord], list[str]]:
     """The complete records below the folders, one for each trial, and a sentence for each file left out."""
-    entries: dict[tuple[str, int], Submitted] = {}
+    entries: dict[tuple[str, int], SubmittedRecord] = {}
     problems: list[str] = []
     for path in _files(folders):
         found = _read(path, problems, without_weights)
@@ -75,7 +75,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
         yield from Store(folder).files()
 
 
-def _read(path: Path, problems: list[str], without_weights: bool) -> Submitted | None:
+def _read(path: Path, problems: list[str], without_weights: bool) -> SubmittedRecord | None:
     try:
         entry = read(path)
         _check_names(entry.record)
@@ -87,7 +87,7 @@ def _read(path: Path, problems: list[str], without_weights: bool) -> Submitted |
     if not entry.record.complete:
         problems.append(f"left out '{path}': its trial did not succeed")
         return None
-    return Submitted(entry, read_bytes(path), _weights(entry.record, path, without_weights))
+    return SubmittedRecord(entry, read_bytes(path), _weights(entry.record, path, without_weights))
 
 
 def _check_names(record: Record) -> None:
@@ -118,7 +118,7 @@ def _listed(folders: Sequence[Path]) -> str:
     return ", ".join(f"'{folder}'" for folder in folders)
 
 
-def write(entries: Sequence[Submitted], out: Path, summary: str) -> bool:
+def write(entries: Sequence[SubmittedRecord], out: Path, summary: str) -> bool:
     """Write the submission whole or not at all; False when the very same one is there already.
 
     UsageError for a folder that has anything else in it.
@@ -128,7 +128,7 @@ def write(entries: Sequence[Submitted], out: Path, summary: str) -> bool:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if out.is_dir() and _holds(out) == files:
             return False
-        raise UsageError(f"'{out}' is there already and is not this submission; choose another folder with --out")
+        raise UsageError(f"'{out}' already exists and is not this submission; choose another folder with --out")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part"))
@@ -146,7 +146,7 @@ def write(entries: Sequence[Submitted], out: Path, summary: str) -> bool:
     return True
 
 
-def _contents(entries: Sequence[Submitted], summary: str) -> dict[str, bytes]:
+def _contents(entries: Sequence[SubmittedRecord], summary: str) -> dict[str, bytes]:
     files = {SUMMARY: summary.encode()}
     for entry in entries:
         files[entry.place] = entry.content
@@ -155,7 +155,7 @@ def _contents(entries: Sequence[Submitted], summary: str) -> dict[str, bytes]:
     return files
 
 
-def _manifest(files: dict[str, bytes], entries: Sequence[Submitted]) -> bytes:
+def _manifest(files: dict[str, bytes], entries: Sequence[SubmittedRecord]) -> bytes:
     rows: list[dict[str, Any]] = [
         {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
         for name, content in sorted(files.items())
@@ -170,7 +170,7 @@ def _holds(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in names}
 
 
-def summarise(entries: Sequence[Submitted]) -> str:
+def summarise(entries: Sequence[SubmittedRecord]) -> str:
     """The submission in Markdown: what there is, and the means over seeds of each point."""
     from tabulate import tabulate
 

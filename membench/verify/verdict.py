@@ -24,7 +24,7 @@ from membench.plan.trial import Point, Trial
 from membench.records import weights
 from membench.records.record import Record
 from membench.records.store import Entry, FromNewerMembench, Store, Unreadable, read
-from membench.verify.processes import Candidate, Case, Failed, Unchecked, be_candidate, be_judge
+from membench.verify.processes import Candidate, Case, Failed, Unchecked, run_checks, run_model
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
 TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row
@@ -102,7 +102,7 @@ def verify_file(path: Path, registry: Registry, timeout: float = TIMEOUT) -> Ver
         entry = read(path)
         _check_identity(entry.record)
         shape = _check_names(entry.record, registry)
-        found = _examine(entry.record, registry.selection, shape, _weights(entry.record, path), timeout)
+        found = _check_model(entry.record, registry.selection, shape, _weights(entry.record, path), timeout)
     except FromNewerMembench as error:
         return Verdict(path, UNCHECKED, f"it {error}")
     except Unreadable as error:
@@ -118,7 +118,7 @@ def _check_identity(record: Record) -> None:
     if not record.complete:
         raise Unchecked(f"its trial did not succeed ({record.status})")
     if (identity := Point.of(record).id) != record.id:
-        raise Failed(f"its id is {record.id}, but what it says of itself has the id {identity}")
+        raise Failed(f"its id is {record.id}, but its contents have the id {identity}")
 
 
 def _check_names(record: Record, registry: Registry) -> Shape:
@@ -131,12 +131,12 @@ def _check_names(record: Record, registry: Registry) -> Shape:
     except MembenchError as error:
         raise Unchecked(str(error)) from None
     except (TypeError, ValueError) as error:
-        raise Unchecked(f"its config does not suit what is here: {error}") from None
+        raise Unchecked(f"its config does not fit what is installed here: {error}") from None
 
 
 def _weights(record: Record, path: Path) -> bytes:
     if not record.weights:
-        raise Unchecked("it names no weights; keep them with: membench run --keep-weights")
+        raise Unchecked("it has no weights; keep them with: membench run --keep-weights")
     try:
         return weights.read(record.weights, path)
     except ValueError as error:
@@ -149,7 +149,7 @@ def is_here(environment: dict[str, Any]) -> bool:
     return all(environment.get(key) == ours[key] for key in ("torch", "numpy", "platform", "cpu", "device", "threads"))
 
 
-def _examine(record: Record, selection: Selection, shape: Shape, content: bytes, timeout: float) -> dict[str, Any]:
+def _check_model(record: Record, selection: Selection, shape: Shape, content: bytes, timeout: float) -> dict[str, Any]:
     exact = is_here(record.environment)
     case = Case(selection, record.to_json(), exact)
     name, config = record.architecture["name"], record.architecture["config"]
@@ -158,35 +158,32 @@ def _examine(record: Record, selection: Selection, shape: Shape, content: bytes,
         for prefix in weights.prefixes(content)
         for built_from in (weight_seed(record.seed), weight_seed(record.seed) ^ OTHER_SEED)
     ]
-    with _court(case, candidates) as verdict:
+    with _processes(case, candidates) as verdict:
         if not verdict.poll(timeout):
             raise Unchecked(f"its model gave no answer in {timeout:.0f} seconds")
         try:
             found: dict[str, Any] = json.loads(verdict.recv_bytes())
         except (EOFError, OSError):
-            raise Unchecked("the process that judged it ended without a word") from None
+            raise Unchecked("the process that checked it ended without an answer") from None
     return found
 
 
 @contextmanager
-def _court(case: Case, candidates: Sequence[Candidate]) -> Iterator[Connection]:
-    """The processes of one examination; none of them outlives it. Yields where the judge will speak."""
+def _processes(case: Case, candidates: Sequence[Candidate]) -> Iterator[Connection]:
+    """Those that check one record; all are killed at the end. Yields the pipe on which the outcome will arrive."""
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
     pipes = [context.Pipe() for _ in candidates]
     processes = [
-        *(
-            context.Process(target=be_candidate, args=(one, pipe[1]))
-            for one, pipe in zip(candidates, pipes, strict=True)
-        ),
-        context.Process(target=be_judge, args=(case, theirs, *(pipe[0] for pipe in pipes))),
+        *(context.Process(target=run_model, args=(one, pipe[1])) for one, pipe in zip(candidates, pipes, strict=True)),
+        context.Process(target=run_checks, args=(case, theirs, *(pipe[0] for pipe in pipes))),
     ]
     try:
         for process in processes:
             process.daemon = True
             process.start()
         for end in (theirs, *(end for pipe in pipes for end in pipe)):
-            end.close()  # so that who waits for a process that died is told
+            end.close()  # so that whoever waits for a process that died gets EOF
         yield ours
     finally:
         for process in processes:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from membench.api import Bound, NotApplicable, Setting, Shape
 from membench.theory.attention_rank import Features, memorisable_count, memorisable_mass
 from membench.theory.counting import as_accuracy, shattered
-from membench.theory.family import DANA, DERIVED, Family
-from membench.theory.universal import zero_head_accuracy
+from membench.theory.divergence_bounds import DANA, DERIVED, Family
+from membench.theory.universal_bounds import zero_head_accuracy
 
 if TYPE_CHECKING:
     from membench_aot import AttentionOnlyConfig

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from membench.api import Facts, NotApplicable
 from membench.theory.attention_rank import Features, likeliest_first, memorisable, memorisable_count
 from membench.theory.certify import answers_of, certify, certify_divergence
+from membench.theory.facts_profile import profile
 from membench.theory.floor import best_encoder
 from membench.theory.frames import best_frame, circle, margin
-from membench.theory.profile import profile
 from membench.theory.readout import Array, Spectrum, fit_readout, independent_rows, lead, solve_readout, spectrum_of
 
 if TYPE_CHECKING:

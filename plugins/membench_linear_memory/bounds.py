@@ -6,7 +6,7 @@ import math
 
 from membench.api import Bound, NotApplicable, Setting
 from membench.theory.counting import as_accuracy, shattered
-from membench.theory.family import DERIVED, Family
+from membench.theory.divergence_bounds import DERIVED, Family
 
 ARCHITECTURE = "linear-memory"
 NICHANI = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from membench.api import Bound, NotApplicable, Setting
 from membench.theory.attention_rank import Features, memorisable_count
 from membench.theory.counting import as_accuracy
-from membench.theory.family import DANA, DERIVED, Family
-from membench.theory.universal import zero_head_accuracy
+from membench.theory.divergence_bounds import DANA, DERIVED, Family
+from membench.theory.universal_bounds import zero_head_accuracy
 
 ARCHITECTURE = "mlp-transformer"
 BAUM = "Baum, 'On the Capabilities of Multilayer Perceptrons', Journal of Complexity 4, 1988"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from membench.api import Bound, NotApplicable, Setting
-from membench.theory.family import DANA, Family
+from membench.theory.divergence_bounds import DANA, Family
 
 ARCHITECTURE = "sequence-encoder"
 

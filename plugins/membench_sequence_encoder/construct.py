@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from membench.api import Facts, NotApplicable
 from membench.theory.certify import certify, certify_divergence
 from membench.theory.encoders import entropy_scales, optimal_scales, scaled_divergences
+from membench.theory.facts_profile import Profile, profile
 from membench.theory.floor import best_encoder
 from membench.theory.frames import Frame, candidate_frames, coherence, margin
-from membench.theory.profile import Profile, profile
 
 if TYPE_CHECKING:
     from torch import nn

@@ -20,10 +20,10 @@ from membench.analysis.intervals import (
     resampled_successes,
     resampled_weights,
 )
-from membench.capacities.capacity import Capacity
-from membench.capacities.measurement import Measurement
-from membench.capacities.subject import Subject
-from membench.capacities.threshold import peak, threshold
+from membench.capacity_search.capacity import Capacity
+from membench.capacity_search.measurement import Measurement
+from membench.capacity_search.subject import Subject
+from membench.capacity_search.threshold import peak, threshold
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.store import Store

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from membench import commands
 from membench.cli import VERBS, cli
+from membench.engine.protocols.protocol import PROTOCOLS
 from membench.records.record import SCHEMA
 
 QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
@@ -246,6 +248,31 @@ def test_help_has_every_verb_in_a_group_with_its_whole_summary(membench: Any) ->
             command = cli.get_command(context, verb)
             assert command is not None
             assert (command.help or "").partition("\n")[0] == summary
+
+
+@pytest.mark.parametrize("verb", [verb for group in VERBS.values() for verb in group])
+def test_every_verb_that_computes_can_be_called_without_the_command_line(verb: str) -> None:
+    listings = ("models", "tasks", "plugins")
+    assert verb in listings or find_spec(f"membench.verbs.{verb}")
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep", "capacity"])
+def test_the_help_for_a_protocol_names_all_of_them(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    (option,) = [one for one in command.params if one.name == "protocol"]
+    assert isinstance(option, click.Option)
+    assert option.help == f"How weights are found: {', '.join(PROTOCOLS)}."
+
+
+@pytest.mark.parametrize("verb", ["capacity", "bounds"])
+def test_verbs_for_one_model_do_not_offer_several(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    helps = {one.opts[0]: one.help or "" for one in command.params if isinstance(one, click.Option)}
+    assert "single" in helps["--model"]
+    assert "single" in helps["--task"]
+    assert "all" not in helps["--model"] + helps["--task"]
 
 
 def test_a_leaderboard_never_imports_torch(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_bounds_over_a_grid_as_table_markdown_and_plot(membench: Any, tmp_path: 
 def test_an_architecture_without_bounds_still_has_those_of_every_model(membench: Any) -> None:
     done = membench("bounds", "--model", "lookup", "--task", "bigram", "-T", "N=5")
     assert done.returncode == 0
-    assert "no bound speaks of 'lookup' alone" in done.stderr
+    assert "no bound is specific to 'lookup'" in done.stderr
     assert "zero-head" in done.stdout
 
 
@@ -63,7 +63,7 @@ def test_a_floor_is_an_interval_that_falls_with_d(membench: Any, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["floor", "--task", "low-entropy", "-T", "N=5,6"], "a floor is of one task config, not of 2"),
+        (["floor", "--task", "low-entropy", "-T", "N=5,6"], "a floor needs one task config, not 2"),
         (["floor", "--task", "low-entropy", "-M", "d=0"], "d=0: a whole number of at least 1"),
         (["floor", "--task", "low-entropy", "-M", "H=3"], "the only option is d"),
         (["floor", "--task", "low-entropi"], "did you mean 'low-entropy'?"),

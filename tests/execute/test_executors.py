@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from membench.engine.execution import EXECUTORS, Execution
-from membench.errors import MembenchError
+from membench.engine.execution import Execution
+from membench.errors import MembenchError, UsageError
 from membench.execute.driver import Watcher, execute
+from membench.execute.executor import EXECUTORS
 from membench.execute.job import make_jobs
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
@@ -67,9 +68,17 @@ def test_executors_find_the_same_numbers_and_weights(tmp_path: Path, registry: R
     for executor in EXECUTORS:
         execute(trials, Store(tmp_path / executor), registry, Execution(keep_weights=True, executor=executor))
     for trial in trials:
-        local, inline = (Store(tmp_path / executor).path(trial) for executor in EXECUTORS)
-        assert Record.from_json(local.read_text()).metrics == Record.from_json(inline.read_text()).metrics
-        assert local.with_suffix(".safetensors").read_bytes() == inline.with_suffix(".safetensors").read_bytes()
+        first, *others = (Store(tmp_path / executor).path(trial) for executor in EXECUTORS)
+        assert others
+        for other in others:
+            assert Record.from_json(first.read_text()).metrics == Record.from_json(other.read_text()).metrics
+            assert first.with_suffix(".safetensors").read_bytes() == other.with_suffix(".safetensors").read_bytes()
+
+
+def test_an_executor_that_does_not_exist_is_refused_before_anything_runs(tmp_path: Path, registry: Registry) -> None:
+    with pytest.raises(UsageError, match="executor 'slurm' is not one of local, inline"):
+        run(tmp_path, registry, executor="slurm")
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_weights_are_there_before_the_record_that_names_them(

@@ -23,7 +23,7 @@ from membench_leaderboard.frame import entries, to_frame
 from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
 from membench_leaderboard.page import page
 from membench_leaderboard.rows import summarise
-from membench_leaderboard.table import boards, score_boards
+from membench_leaderboard.terminal import boards, score_boards
 from membench_leaderboard.words import METRIC
 
 DOCS = (Path(__file__).parents[2] / "docs" / "leaderboard.md").read_text("utf-8")
@@ -67,6 +67,12 @@ BOTH = [(by, kind) for by in ("accuracy", "kl") for kind in ("models", "scores")
 
 def columns(by: str, kind: str) -> tuple[Column, ...]:
     return MODELS if kind == "models" else score_columns(by)
+
+
+def test_every_way_to_count_parameters_has_a_column() -> None:
+    headers = {column.key: column.header for column in MODELS}
+    for count in COUNTS.values():
+        assert headers[count.field] == count.header
 
 
 @pytest.mark.parametrize(("by", "kind"), BOTH)

@@ -15,14 +15,14 @@ from click.testing import CliRunner
 from jinja2 import UndefinedError
 
 import membench_leaderboard
-from membench.analysis.look import COLOURS, MARKERS
+from membench.analysis.figure_style import COLOURS, MARKERS
 from membench.commands.leaderboard import leaderboard
 from membench.commands.report import report
 from membench.errors import UsageError
 from membench.records.store import Entry
 from membench_leaderboard.data import board_data
 from membench_leaderboard.page import page
-from membench_leaderboard.table import boards
+from membench_leaderboard.terminal import boards
 
 PARTS = Path(membench_leaderboard.__file__).parent / "page"
 VOID = {"meta", "link", "input", "br"}

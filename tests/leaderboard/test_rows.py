@@ -7,9 +7,10 @@ import pytest
 from samples import make_record
 
 from membench.analysis.intervals import mean_interval
+from membench.measure.metrics import METRICS
 from membench.records.store import Entry
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.rows import ranked, summarise
+from membench_leaderboard.rows import MEANS, ranked, summarise
 
 
 def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:
@@ -25,6 +26,15 @@ def records(name: str, *accuracies: float, parameters: int = 100, **more: object
         )
         for seed, value in enumerate(accuracies)
     ]
+
+
+def test_the_columns_say_what_is_averaged_over_trials() -> None:
+    frame = to_frame([make_record(seed=seed, metrics={"bits": float(seed)}) for seed in (0, 1)])
+    assert set(MEANS) <= set(frame)
+    (row,) = summarise(frame).to_dict("records")
+    assert (row["bits"], row["parameters"], row["seeds"]) == (0.5, 100, 2)
+    assert {"bits", "buffers", "load", "chance", *METRICS} <= set(MEANS)
+    assert not {"seeds", "low", "high", "rank"} & set(MEANS)
 
 
 def test_a_row_is_the_mean_over_seeds_with_an_interval() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from membench.api import Architecture, Shape, option
 from membench.errors import UsageError
 from membench.interface.registry import Registry
+from membench.measure.size import COUNTS, Count, Size, measure_size
+from membench.plan import budget
 from membench.plan.budget import Budget, DoesNotFit, measure, parse_budget
 from membench.plan.request import Request, plan
 
@@ -28,7 +30,7 @@ def test_other_texts_are_refused(text: str) -> None:
         parse_budget(text)
 
 
-@pytest.mark.parametrize("count", ["all", "without-embeddings"])
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["aot", "mlp-transformer", "attention-mlp", "linear-memory"])
 def test_the_model_stays_within_the_budget_and_uses_most_of_it(name: str, count: str) -> None:
     architecture = REGISTRY.architecture(name)
@@ -55,6 +57,25 @@ PLAIN = Architecture(name="plain", summary="-", reference="-", config=Config, bu
 def test_without_a_choice_of_its_own_the_largest_model_is_searched() -> None:
     config = Budget(3000).config(PLAIN, SHAPE)
     assert config == Config(depth=2, width=31)  # 30 * 31 + 2 * 31^2 = 2852, and a width of 32 would be 3008
+
+
+def test_a_budget_is_said_and_searched_in_whichever_way_its_parameters_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A way to count that is neither of ours: half of the parameters, rounded up."""
+
+    class Half(Size):
+        @property
+        def half(self) -> int:
+            return -(-self.parameters // 2)
+
+    monkeypatch.setitem(COUNTS, "half", Count("half", "half", "half", "halves of parameters"))
+    monkeypatch.setattr(budget, "measure_size", lambda *given: Half(**asdict(measure_size(*given))))
+    architecture = REGISTRY.architecture("aot")
+    config = Budget(2500, "half").config(architecture, SHAPE)
+    assert 4500 <= measure(architecture, config, SHAPE, "all") <= 5000
+    assert str(Budget(2500, "half")) == "at most 2,500 halves of parameters"
+    assert str(Budget(2500, "without-embeddings")) == "at most 2,500 parameters without embeddings"
 
 
 def test_a_budget_that_nothing_fits_is_said() -> None:

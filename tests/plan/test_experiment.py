@@ -9,6 +9,7 @@ import pytest
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
 from membench.interface.registry import Registry
+from membench.plan import experiment
 from membench.plan.experiment import load, names, parse
 
 REGISTRY = Registry()
@@ -28,17 +29,20 @@ P = { steps = 7 }
 """
 
 
-def test_the_twelve_experiments_of_the_paper_are_there_in_their_order() -> None:
-    main = [f"e{number}" for number in range(1, 7)]
-    assert names() == [*main, *(f"e{n}-{kind}" for kind in ("depth", "dim") for n in (1, 2, 5))]
+def test_every_file_is_an_experiment_and_those_of_the_paper_come_before_their_variants() -> None:
+    files = (Path(experiment.__file__).parent / "experiments").glob("*.toml")
+    assert sorted(names()) == sorted(path.stem for path in files)
+    main = [name for name in names() if "-" not in name]
+    assert names()[: len(main)] == main == sorted(main)
+    assert {f"e{number}" for number in range(1, 7)} <= set(main)
 
 
 @pytest.mark.parametrize("name", names())
 def test_each_can_be_planned_as_published_for_capacity_and_quickly(name: str) -> None:
-    experiment = load(name)
-    assert experiment.protocol == "dana2024"
-    assert set(experiment.protocols) <= set(PROTOCOLS)
-    sizes = {protocol: len(experiment.trials(REGISTRY, protocol)) for protocol in ("dana2024", "converged", "quick")}
+    loaded = load(name)
+    assert loaded.protocol == "dana2024"
+    assert set(loaded.protocols) <= set(PROTOCOLS)
+    sizes = {protocol: len(loaded.trials(REGISTRY, protocol)) for protocol in ("dana2024", "converged", "quick")}
     assert sizes["quick"] <= 60
     assert sizes["quick"] < sizes["converged"] <= sizes["dana2024"]
 
@@ -61,12 +65,12 @@ def test_the_fifth_gives_the_mlp_as_many_neurons_as_published() -> None:
 
 
 def test_a_protocol_changes_grid_seeds_and_options() -> None:
-    experiment = parse("small", SMALL, "small")
-    trials = [trial for _, trial in experiment.trials(REGISTRY, "quick")]
+    small = parse("small", SMALL, "small")
+    trials = [trial for _, trial in small.trials(REGISTRY, "quick")]
     assert [(trial.config.H, trial.seed) for trial in trials] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert {trial.protocol_config.steps for trial in trials} == {7}
-    assert {trial.seed for _, trial in experiment.trials(REGISTRY, "quick", seeds=3)} == {0, 1, 2}
-    assert {trial.seed for _, trial in experiment.trials(REGISTRY, "construct")} == {0, 1, 2, 3, 4}
+    assert {trial.seed for _, trial in small.trials(REGISTRY, "quick", seeds=3)} == {0, 1, 2}
+    assert {trial.seed for _, trial in small.trials(REGISTRY, "construct")} == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

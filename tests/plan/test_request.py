@@ -50,7 +50,7 @@ def test_with_several_models_an_option_can_be_for_one_of_them() -> None:
         ({"task_options": ["nothing=1"]}, "unknown option of bigram 'nothing'"),
         ({"protocol_options": ["steps=0"]}, "steps=0: a whole number of at least 1"),
         ({"protocol_options": ["dtype=float16"]}, "dtype=float16: one of float32, float64"),
-        ({"models": ","}, "no name is given"),
+        ({"models": ","}, "no name given"),
         ({"models": "aot,lookup", "model_options": ["H=3"]}, "NAME.OPTION=VALUE"),
         ({"models": "lookup", "task_options": ["N=5000", "T0=10"]}, "lookup on bigram"),
     ],

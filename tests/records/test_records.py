@@ -16,8 +16,9 @@ from membench.engine.protocols.protocol import get_protocol
 from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.plan.trial import Trial
+from membench.records import record as record_module
 from membench.records.files import write_atomically
-from membench.records.record import SCHEMA, Record
+from membench.records.record import SCHEMA, UPGRADES, Record
 from membench.records.store import Store, Unreadable, read
 from membench_leaderboard.gather import read_entries
 
@@ -165,6 +166,26 @@ def test_schema_1_is_read_as_if_it_had_said_what_was_asked() -> None:
     )  # fmt: skip
     assert [bound["direction"] for bound in record.bounds] == ["reference", "upper", "upper"]
     assert Record.from_json(record.to_json()) == record
+
+
+def test_each_older_schema_goes_through_the_upgrades_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_3(data: dict[str, Any]) -> dict[str, Any]:
+        return {**data, "metrics": {"accuracy_of_schema_2": data["metrics"].get("accuracy")}}
+
+    second = json.loads(make_record(metrics={"accuracy": 0.5}).to_json())
+    monkeypatch.setattr(record_module, "SCHEMA", 3)
+    monkeypatch.setitem(UPGRADES, 2, to_3)
+    upgraded = Record.from_data(second)
+    assert upgraded.schema == 3
+    assert upgraded.architecture == second["architecture"]  # it did not go through the upgrade of schema 1
+    assert upgraded.metrics == {"accuracy_of_schema_2": 0.5}
+    oldest = Record.from_data(schema_1(metrics={"accuracy": 1.0}))
+    assert (oldest.schema, oldest.architecture["version"], list(oldest.metrics)) == (3, 1, ["accuracy_of_schema_2"])
+
+
+def test_a_schema_that_no_membench_wrote_is_refused() -> None:
+    with pytest.raises(ValueError, match="has record schema 0, which no membench wrote"):
+        Record.from_data(schema_1(schema=0))
 
 
 def test_schema_1_without_bounds_is_told_by_its_options() -> None:

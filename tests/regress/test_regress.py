@@ -20,8 +20,8 @@ from membench.records.record import Record
 from membench.records.store import Store
 from membench.regress.baseline import Baseline, default_path, read_baseline, write_baseline
 from membench.regress.compare import CapacityLost, Comparisons, Sample, compare, samples
+from membench.regress.formats import as_junit, as_markdown, as_plain, as_table
 from membench.regress.gate import Gate
-from membench.regress.report import as_junit, as_markdown, as_plain, as_table
 from membench.regress.suite import Plan, Suite, parse_suite
 
 TINY = parse_suite(SUITE, "tiny.toml")

@@ -73,14 +73,14 @@ def test_the_same_point_in_two_trials_is_run_once_and_watched_for_both() -> None
         (SUITE.replace("task =", "tsak ="), r"\[\[trial\]\] 1: 'task' is missing; .* is 'tsak' meant to be it"),
         (SUITE + "protcol = 'quick'", r"\[\[trial\]\] 1: 'protcol'; did you mean 'protocol'"),
         (SUITE.replace('"bigram"', "3"), "'task' is 3; it must be a text"),
-        (SUITE.replace('"aot"', "[]"), "'model' is missing; it is a name"),
+        (SUITE.replace('"aot"', "[]"), "'model' is missing; give a name"),
         (SUITE.replace("accuracy", "acuracy"), "watch: unknown metric 'acuracy'; did you mean 'accuracy'"),
         (SUITE.replace("0.02", "0"), r"watch.accuracy=0.0: the smallest loss that counts is a number above 0"),
         (SUITE.replace("0.02", "'much'"), "'watch.accuracy' is 'much'; it must be a number"),
         (SUITE.replace("accuracy = 0.02", ""), "watch is empty"),
         (SUITE + "M = { H = [] }", r"'M.H' is \[\], an empty grid"),
-        ('name = "s"\nversion = 1\nseeds = 2\ntrial = [3]', r"one or more \[\[trial\]\] tables are needed"),
-        ('name = "s"\nversion = 1\nseeds = 2\ntrial = []', r"'trial' is empty; one or more"),
+        ('name = "s"\nversion = 1\nseeds = 2\ntrial = [3]', r"give one or more \[\[trial\]\] tables"),
+        ('name = "s"\nversion = 1\nseeds = 2\ntrial = []', r"'trial' is empty; give one or more"),
     ],
 )
 def test_mistakes_in_a_suite_are_named_with_file_and_key(text: str, message: str) -> None:

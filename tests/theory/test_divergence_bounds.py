@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from membench.api import Facts, NotApplicable, Setting
 from membench.interface.bound import Vacuous
+from membench.theory.divergence_bounds import Family
 from membench.theory.encoders import (
     base_terms,
     best_two_answers,
@@ -29,9 +30,8 @@ from membench.theory.encoders import (
     theorem_2_factor,
 )
 from membench.theory.evaluate import BoundValue, evaluate_bounds
-from membench.theory.family import Family
+from membench.theory.facts_profile import Profile, profile
 from membench.theory.frames import Frame, best_frame, circle, orthoplex, random_frame, simplex
-from membench.theory.profile import Profile, profile
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from membench.api import Facts
+from membench.theory.facts_profile import profile
 from membench.theory.floor import FloorInterval, best_encoder, floor
-from membench.theory.profile import profile
 from membench_tasks.supports import contexts_at
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from membench.api import Bound, Facts, NotApplicable, Setting
 from membench.measure.evaluate import evaluate
 from membench.theory.counting import accuracy_of
 from membench.theory.evaluate import BoundValue, evaluate_bounds
-from membench.theory.universal import membench_bounds
+from membench.theory.universal_bounds import membench_bounds
 from membench_aot import ARCHITECTURE, AttentionOnlyConfig
 from membench_aot import bounds as aot
 from membench_aot.model import AttentionOnly

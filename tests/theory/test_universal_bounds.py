@@ -14,7 +14,7 @@ from membench.api import Facts, Setting
 from membench.interface.facts import draw_facts
 from membench.theory.counting import accuracy_of, most_accurate, rate, shattered
 from membench.theory.evaluate import BoundValue, evaluate_bounds
-from membench.theory.universal import expected_majority, expected_zero_head, membench_bounds, zero_head_accuracy
+from membench.theory.universal_bounds import expected_majority, expected_zero_head, membench_bounds, zero_head_accuracy
 from membench_tasks.bigram import BIGRAM, BigramConfig
 
 

@@ -77,10 +77,10 @@ def test_a_submission_that_is_there_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "out" / "verified.json").write_text("{}", encoding="utf-8")
     assert not submit(tmp_path / "in", tmp_path / "out")  # the same again
     put(tmp_path / "in", seed=1)
-    with pytest.raises(UsageError, match="is there already and is not this submission"):
+    with pytest.raises(UsageError, match="already exists and is not this submission"):
         submit(tmp_path / "in", tmp_path / "out")
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         submit(tmp_path / "in", tmp_path / "file")
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 

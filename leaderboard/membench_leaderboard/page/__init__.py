@@ -10,8 +10,9 @@ import base64
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
+from itertools import permutations
 from typing import Any
 from urllib.parse import quote
 
@@ -20,9 +21,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
 from membench_leaderboard.columns import MODELS, Column, Row, find, score_columns, shown
-from membench_leaderboard.words import MARKS, PARETO, counted, parameters, tags, title
+from membench_leaderboard.words import MARKS, PARETO, counted, tags, title
 
-BEST = ("accuracy", "kl", "parameters", "without_embeddings", "bits_per_parameter")  # what a panel says of the best row
+SIZES = tuple(count.field for count in COUNTS.values())
+BEST = ("accuracy", "kl", *SIZES, "bits_per_parameter")  # what a panel says of the best row
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def page(data: Mapping[str, Any]) -> str:
     """The whole board as HTML; `data` is what board_data returns."""
     names = sorted({row["architecture"] for table in data["tables"] for row in table["rows"]})
     grids = [(_scores_grid(at, table), _rows_grid(at, table)) for at, table in enumerate(data["tables"])]
-    style, script = _file("page.css"), _file("page.js")
+    style, script = _style(), _file("page.js")
     text = _templates().get_template("page.html").render(
         data={**data, **_for_the_script(names)},
         boards=list(zip(data["tables"], grids, strict=True)),
@@ -76,12 +78,20 @@ def _templates() -> Environment:
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.globals |= {"COUNTS": COUNTS, "PARETO": PARETO}
-    made.filters |= {"anchor": _anchor, "direction": _direction, "parameters": parameters, "tags": tags, "title": title}
+    made.filters |= {"anchor": _anchor, "direction": _direction, "tags": tags, "title": title}
     return made
 
 
 def _file(name: str) -> str:
     return (files("membench_leaderboard") / "page" / name).read_text("utf-8")
+
+
+def _style() -> str:
+    """With rules by which a cell shows one of its ways to count parameters: the first, until the script chooses."""
+    hide = "td > .{} {{ display: none; }}\n"
+    rules = [f'[data-counting="{chosen}"] {hide.format(other)}' for chosen, other in permutations(COUNTS, 2)]
+    rules += [f":root:not([data-counting]) {hide.format(other)}" for other in list(COUNTS)[1:]]
+    return _file("page.css") + "".join(rules)
 
 
 def _policy(style: str, script: str) -> str:
@@ -103,7 +113,7 @@ def _for_the_script(names: Sequence[str]) -> dict[str, Any]:
         "labels": {name: metric.label for name, metric in METRICS.items()},
         "per_parameter": [column.key for column in MODELS if column.per_parameter],
         "lines": [{"key": one.key, "name": one.line, "tables": one.page} for one in MODELS if one.line],
-        "counts": COUNTS,
+        "counts": {word: asdict(count) for word, count in COUNTS.items()},
     }
 
 

@@ -20,7 +20,7 @@ const svg = (name, attributes = {}, ...children) =>
 
 // ---- what is shown -------------------------------------------------------------------------------------
 
-const state = { words: [], task: "", protocol: "", counting: "all" };
+const state = { words: [], task: "", protocol: "", counting: Object.keys(data.counts)[0] };
 const names = data.names; // in the order that gives each its look
 const boards = all(".board").map((section) => {
   const table = data.tables[Number(section.dataset.table)];
@@ -36,11 +36,11 @@ function linked(table, rows, by) {
   return all("tbody tr", table).map((element, order) => ({ ...rows[order], element, cell: cell(element), order, by }));
 }
 
-const size = (row) => row[data.counts[state.counting]];
+const size = (row) => row[data.counts[state.counting].field];
 
 // A number per parameter, by the way of counting that the reader chose.
 function perParameter(row, key) {
-  if (state.counting === "all" || !known(row[key])) return row[key];
+  if (data.counts[state.counting].field === "parameters" || !known(row[key])) return row[key];
   return size(row) ? (row[key] * row.parameters) / size(row) : null;
 }
 
@@ -177,7 +177,7 @@ function withInterval(row, key) {
 function wordsOf(row) {
   const lines = [
     `accuracy ${withInterval(row, "accuracy")}`,
-    `${said(row, "parameters")} parameters, ${said(row, "without_embeddings")} without embeddings`,
+    Object.values(data.counts).map((count) => `${said(row, count.field)} ${count.header}`).join(", "),
     `${said(row, "bits_per_parameter")} bits per parameter` + (known(row.load) ? ` at load ${said(row, "load")}` : ""),
   ];
   if (row.by === "kl") lines.unshift(`KL ${withInterval(row, "kl")}`);
@@ -200,7 +200,7 @@ const colour = (name) => `look-${names.indexOf(name) % LOOKS}`;
 // Past the last colour, the same colours come with other shapes.
 const shape = (name) => SHAPES[(names.indexOf(name) + Math.floor(names.indexOf(name) / LOOKS)) % LOOKS];
 
-const PARAMETERS = () => `parameters${state.counting === "all" ? "" : ` ${state.counting.replaceAll("-", " ")}`}`;
+const PARAMETERS = () => data.counts[state.counting].words;
 const PLOTS = {
   accuracy: {
     title: () => `Accuracy against ${PARAMETERS()}`,

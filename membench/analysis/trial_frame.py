@@ -87,9 +87,7 @@ def require_columns(frame: pd.DataFrame, names: Iterable[str], *, numbers: bool 
             short = [column for column in frame if "." not in str(column)]
             raise unknown("column", name, map(str, frame.columns), f"there are: {', '.join(map(str, short))}")
         if numbers and not pd.api.types.is_numeric_dtype(frame[name]):
-            raise UsageError(
-                f"column '{name}' holds texts such as '{frame[name].iloc[0]}'; a column of numbers is needed"
-            )
+            raise UsageError(f"column '{name}' holds text such as '{frame[name].iloc[0]}'; choose a column of numbers")
 
 
 def keep(frame: pd.DataFrame, conditions: Mapping[str, str]) -> pd.DataFrame:
@@ -127,5 +125,5 @@ def require_like(frame: pd.DataFrame, x: str, by: Sequence[str]) -> None:
                 shown = f"{', '.join(values[:5])}"
                 raise UsageError(
                     f"records with {where} differ in {name.partition('.')[2] or name} ({shown}); choose one with "
-                    f"--where {name}={values[0]}, or tell them apart with --by {','.join([*by, name])}"
+                    f"--where {name}={values[0]}, or separate them with --by {','.join([*by, name])}"
                 )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from membench.analysis.intervals import mean_interval
-from membench.capacities.measurement import Measurement, Summary, summarise
-from membench.capacities.subject import Subject
-from membench.capacities.threshold import Peak, Threshold, peak, threshold
+from membench.capacity_search.measurement import Measurement, Summary, summarise
+from membench.capacity_search.subject import Subject
+from membench.capacity_search.threshold import Peak, Threshold, peak, threshold
 from membench.engine.execution import Execution
 from membench.execute.run import Run, fail_if_any
 from membench.interface.registry import Registry
@@ -96,7 +96,7 @@ class Capacity:
         self._draw(path)
 
     def _draw(self, path: Path | None) -> Figure:
-        from membench.capacities.plot import draw_capacity
+        from membench.capacity_search.plot import draw_capacity
 
         return draw_capacity(self.measurements, self.thresholds, self.peak, self.subject.title, path)
 

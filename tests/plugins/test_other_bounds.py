@@ -12,7 +12,7 @@ from membench.api import Bound, Facts, Setting, Shape
 from membench.interface.facts import draw_facts
 from membench.theory.counting import shattered
 from membench.theory.evaluate import BoundValue, evaluate_bounds
-from membench.theory.universal import membench_bounds
+from membench.theory.universal_bounds import membench_bounds
 from membench_linear_memory import LinearMemoryConfig
 from membench_linear_memory import bounds as memory
 from membench_mlp_transformer import MLPTransformerConfig

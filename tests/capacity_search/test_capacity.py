@@ -11,11 +11,11 @@ import click
 import numpy as np
 import pytest
 
-from membench.capacities.capacity import threshold_words
-from membench.capacities.measurement import Measurement, summarise
-from membench.capacities.search import Search
-from membench.capacities.subject import Subject
-from membench.capacities.threshold import crossing, peak, threshold
+from membench.capacity_search.capacity import threshold_words
+from membench.capacity_search.measurement import Measurement, summarise
+from membench.capacity_search.search import Search
+from membench.capacity_search.subject import Subject
+from membench.capacity_search.threshold import crossing, peak, threshold
 from membench.commands.capacity import parse_levels
 from membench.errors import UsageError
 from membench.interface.registry import Registry
@@ -174,7 +174,7 @@ def test_answers_follow_the_vocabulary_if_they_are_the_tokens() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"task": "bigram", "grid": ["d=7,10,13"]}, "capacity is of one point, but the grid has 3"),
+        ({"task": "bigram", "grid": ["d=7,10,13"]}, "capacity measures one point, but the grid has 3"),
         ({"task": "low-entropy"}, "asks for distributions"),
     ],
 )
@@ -185,7 +185,7 @@ def test_what_has_no_capacity_is_refused(arguments: dict[str, object], words: st
 
 @pytest.mark.parametrize(("options", "vary"), [(("T0=30",), "T0"), (("T0=30",), "N"), (("N=30",), "N")])
 def test_what_is_varied_is_not_set(options: tuple[str, ...], vary: str) -> None:
-    with pytest.raises(UsageError, match=f"-T {options[0][:2].strip('=')}: capacity itself chooses"):
+    with pytest.raises(UsageError, match=f"-T {options[0][:2].strip('=')}: capacity chooses"):
         subject("bigram", *options, vary=vary)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from membench.analysis.intervals import Numbers, mean_interval, percentiles, resampled_successes
-from membench.capacities.measurement import Measurement, summarise
+from membench.capacity_search.measurement import Measurement, summarise
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from membench.capacities.measurement import Measurement
-from membench.capacities.search import Search
+from membench.capacity_search.measurement import Measurement
+from membench.capacity_search.search import Search
 from membench.errors import UsageError, unknown
 from membench.interface.facts import Shape, draw_facts
 from membench.interface.options import assignments, label, options_of
@@ -33,18 +33,22 @@ class Subject:
             raise unknown("option to vary", vary, VARIED, f"there are: {', '.join(VARIED)}")
         points = len({trial.point for trial in trials})
         if points > 1:
-            raise UsageError(f"capacity is of one point, but the grid has {points}; give one model and single values")
+            raise UsageError(
+                f"capacity measures one point, but the grid has {points}; give one model and single values"
+            )
         task = trials[0].task
         known = options_of(task.config)
         for name in ("T0", vary):
             if name not in known:
-                raise UsageError(f"task '{task.name}' has no option {name}, so that its capacity cannot be found")
+                raise UsageError(f"task '{task.name}' has no option {name}, so its capacity cannot be measured")
         if vary == "N" and not known["T0"].automatic:
             raise UsageError(
                 f"--vary N needs a task that asks for all contexts with T0=auto, and '{task.name}' does not"
             )
         for name in {"T0", vary} & assignments(task_options).keys():
-            raise UsageError(f"-T {name}: capacity itself chooses {name}; leave it out, or vary another with --vary")
+            raise UsageError(
+                f"-T {name}: capacity chooses {name} itself; leave it out, or vary another option with --vary"
+            )
         subject = cls(trials, vary)
         if not draw_facts(task, subject.config(subject.first), 0).is_association:
             raise UsageError(f"task '{task.name}' asks for distributions; capacity needs facts with one answer each")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from membench.capacities.measurement import Measurement
-from membench.capacities.plot import draw_capacity
-from membench.capacities.threshold import peak, threshold
+from membench.capacity_search.measurement import Measurement
+from membench.capacity_search.plot import draw_capacity
+from membench.capacity_search.threshold import peak, threshold
 from membench.errors import UsageError
 
 
@@ -43,7 +43,7 @@ def test_an_end_that_was_not_passed_is_said(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_says_why(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="ends in"):
+    with pytest.raises(UsageError, match="must end in"):
         drawn(measured({10: 1.0}), tmp_path / "a.gif")
     with pytest.raises(UsageError, match="without parameters"):
         drawn(measured({10: 1.0}, parameters=0), tmp_path / "a.svg")

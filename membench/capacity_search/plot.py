@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from membench.analysis.look import COLOURS, figure_at
-from membench.capacities.measurement import Measurement, summarise
-from membench.capacities.threshold import Peak, Threshold
+from membench.analysis.figure_style import COLOURS, figure_at
+from membench.capacity_search.measurement import Measurement, summarise
+from membench.capacity_search.threshold import Peak, Threshold
 from membench.errors import UsageError
 
 if TYPE_CHECKING:

@@ -207,10 +207,10 @@ def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
         ({"M": {"d": "ten"}}, "d=ten: a whole number of at least 1"),
         ({"M": {"H": []}}, r"H=\[\] is an empty grid"),
         ({"M": ["H"]}, "'H' is not of the form NAME=VALUE"),
-        ({"seeds": 0}, "seeds=0: a number of seeds such as 5"),
-        ({"seeds": [1.5]}, r"seeds=\[1.5\]: a number of seeds"),
+        ({"seeds": 0}, "seeds=0: give a number of seeds such as 5"),
+        ({"seeds": [1.5]}, r"seeds=\[1.5\]: give a number of seeds"),
         ({"seeds": [-1]}, r"seeds=\[-1\]"),
-        ({"budget": "many"}, "--budget many: a number of parameters"),
+        ({"budget": "many"}, "--budget many: give a number of parameters"),
         ({"device": "tpu"}, "device 'tpu' is not one of"),
         ({"executor": "slurm"}, "executor 'slurm' is not one of"),
         ({"plugins": ["none.py"]}, "none.py' does not exist"),
@@ -252,7 +252,7 @@ def test_a_budget_is_said_in_numbers_or_words() -> None:
 
     assert [one.parameters for one in budgets_of("3k,10k")] == [3000, 10_000]
     assert [one.parameters for one in budgets_of([3000, "1k"])] == [3000, 1000]
-    assert [one.count for one in budgets_of(500, "both")] == ["all", "without-embeddings"]
+    assert [one.count for one in budgets_of(500, "each")] == ["all", "without-embeddings"]
     assert budgets_of(None) == []
 
 
@@ -307,9 +307,9 @@ def test_capacity_has_its_threshold_and_continues(tmp_path: Path) -> None:
     for wrong, sentence in (
         ({"at": [0.5, 2]}, "accuracies above 0 and up to 1"),
         ({"vary": "S"}, "unknown option to vary 'S'"),
-        ({"resolution": 0}, "--resolution 0: a number from 0.001 to 1"),
+        ({"resolution": 0}, "--resolution 0: give a number from 0.001 to 1"),
         ({"largest": 0.5}, "--largest"),
-        ({"M": {"d": [2, 3]}}, "capacity is of one point"),
+        ({"M": {"d": [2, 3]}}, "capacity measures one point"),
     ):
         with pytest.raises(UsageError, match=sentence):
             membench.capacity("linear-memory", "ngram", **{**words, **wrong})
@@ -324,11 +324,11 @@ def test_bounds_and_floor_are_frames(capsys: pytest.CaptureFixture[str]) -> None
     assert "H=2" in repr(found)
     assert found.plot().axes
     one = membench.bounds("lookup", "bigram", T={"N": 5}, progress=False)
-    assert "no bound speaks of 'lookup' alone" in capsys.readouterr().err
+    assert "no bound is specific to 'lookup'" in capsys.readouterr().err
     assert "accuracy = 0.2" in repr(one)
     with pytest.raises(UsageError, match="needs a grid"):
         one.plot()
-    with pytest.raises(UsageError, match="one model is needed here, not 2"):
+    with pytest.raises(UsageError, match="give one model here, not 2"):
         membench.bounds(["aot", "lookup"], "bigram")  # type: ignore[arg-type]
     floor = membench.floor("low-entropy", T={"N": 5}, M={"d": range(1, 3)}, starts=2, progress=False)
     assert floor.frame["d"].tolist() == [1, 2]

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from rich.markup import escape
 from rich.table import Table
 
-from membench.analysis import markdown
+from membench.analysis.escape_markdown import escape as escape_markdown
 from membench.regress.compare import (
     IDENTICAL,
     IMPROVED,
@@ -118,9 +118,9 @@ def as_markdown(comparisons: Comparisons, heading: str, notes: Sequence[str]) ->
     rest = [row for row in comparisons.rows if row not in shown]
     outcome = ": capacity was lost" if comparisons.of(LOST) else ": no loss of capacity" if comparisons.rows else ""
     parts = [
-        f"### {markdown.escape(heading)}{outcome}",
+        f"### {escape_markdown(heading)}{outcome}",
         *summary(comparisons),
-        *(markdown.escape(note) for note in notes),
+        *(escape_markdown(note) for note in notes),
     ]
     if shown:
         parts.append(_markdown_table(shown))
@@ -136,7 +136,7 @@ def _markdown_table(rows: Sequence[Comparison]) -> str:
         "|---|---|--:|--:|--:|---|--:|---|---|",
     ]
     for row in rows:
-        what, metric, why = (markdown.escape(text) for text in (_whole(row), row.metric, row.why))
+        what, metric, why = (escape_markdown(text) for text in (_whole(row), row.metric, row.why))
         verdict = f"**{row.verdict}**" if row.verdict in VERDICTS[:4] else row.verdict
         numbers = (_decimal(row.old), _decimal(row.new), _signed(row.gain), _interval(row), _p(row))
         lines.append(f"| {what} | {metric} | {' | '.join(numbers)} | {verdict} | {why} |")

@@ -23,8 +23,7 @@ from membench.theory.encoders import (
     theorem_2_constant,
     theorem_2_factor,
 )
-from membench.theory.frames import Frame, candidate_frames
-from membench.theory.profile import (
+from membench.theory.facts_profile import (
     Array,
     Profile,
     entropy_of,
@@ -32,6 +31,7 @@ from membench.theory.profile import (
     profile,
     uniform_divergence,
 )
+from membench.theory.frames import Frame, candidate_frames
 
 DANA = "Dana, Pydi, Chevaleyre, 'Memorization in Attention-only Transformers', 2024, arXiv:2411.10115"
 DERIVED = "derived in docs/theory.md"

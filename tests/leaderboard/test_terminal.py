@@ -17,7 +17,7 @@ from membench_leaderboard.markdown import rows_as_markdown, scores_as_markdown
 from membench_leaderboard.plot import draw
 from membench_leaderboard.published import published_entries
 from membench_leaderboard.rows import summarise
-from membench_leaderboard.table import bar, boards, score_boards
+from membench_leaderboard.terminal import bar, boards, score_boards
 
 
 def rows(*records: Any) -> Any:
@@ -191,7 +191,7 @@ def test_a_plot_is_written_in_each_format(tmp_path: Any) -> None:
 
 
 def test_a_plot_needs_one_table_and_a_known_format(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match=r"ends in .png, .svg, .pdf"):
+    with pytest.raises(UsageError, match=r"must end in .png, .svg, .pdf"):
         draw(rows(), tmp_path / "board.gif")
     with pytest.raises(UsageError, match=r"there are 2: bigram .*choose with --task, -T and --protocol"):
         draw(rows(make_record(), make_record(id="q", protocol=QUICK)), tmp_path / "board.png")

@@ -31,7 +31,7 @@ def check_figure_path(path: Path | None) -> None:
 
 def _check_format(path: Path | None) -> None:
     if path is not None and path.suffix not in FORMATS:
-        raise UsageError(f"cannot draw to '{path}': a file that ends in {', '.join(FORMATS)} is needed")
+        raise UsageError(f"cannot draw to '{path}': its name must end in {', '.join(FORMATS)}")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from membench.analysis.markdown import escape
+from membench.analysis.escape_markdown import escape
 
 RENDER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 TEXTS = st.text(st.sampled_from("ab1 .)(_*`~[]<>|\\&#+-=!$:@/x\n\t\x1b") | st.characters(), max_size=20)

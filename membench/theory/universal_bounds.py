@@ -13,7 +13,7 @@ from membench.interface.bound import Bound, Setting, Vacuous
 from membench.interface.facts import Facts
 from membench.interface.hookspecs import hookimpl
 from membench.theory.counting import most_accurate, require_uniform_labels
-from membench.theory.profile import joint_with_last, marginal
+from membench.theory.facts_profile import joint_with_last, marginal
 
 DERIVED = "derived in docs/theory.md"
 _TABULATED = 4000  # contexts with one last token for which the expected majority is worked out

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import make_record
 
-from membench.analysis.columns import keep, require_columns, require_like, trial_frame
+from membench.analysis.trial_frame import keep, require_columns, require_like, trial_frame
 from membench.errors import UsageError
 from membench.records.record import Record
 
@@ -53,7 +53,7 @@ def test_a_column_that_is_none_gets_the_nearest_name() -> None:
     frame = trial_frame([record()])
     with pytest.raises(UsageError, match=r"unknown column 'acuracy'; did you mean 'accuracy'"):
         require_columns(frame, ["acuracy"])
-    with pytest.raises(UsageError, match=r"column 'model' holds texts such as 'aot'"):
+    with pytest.raises(UsageError, match=r"column 'model' holds text such as 'aot'"):
         require_columns(frame, ["model"], numbers=True)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membench.capacities.measurement import Measurement, Summary, summarise
-from membench.capacities.threshold import crossing
+from membench.capacity_search.measurement import Measurement, Summary, summarise
+from membench.capacity_search.threshold import crossing
 from membench.errors import UsageError
 
 PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer
@@ -29,9 +29,9 @@ class Search:
 
     def __post_init__(self) -> None:
         if not 0.001 <= self.resolution <= 1:
-            raise UsageError(f"--resolution {self.resolution:g}: a number from 0.001 to 1 is needed")
+            raise UsageError(f"--resolution {self.resolution:g}: give a number from 0.001 to 1")
         if self.largest < self.smallest:
-            raise UsageError(f"--largest {self.largest}: a whole number of at least {self.smallest} is needed")
+            raise UsageError(f"--largest {self.largest}: give a whole number of at least {self.smallest}")
 
     def next_values(self, done: Sequence[Measurement]) -> list[int]:
         """The values of the next round; none when the search has ended."""
@@ -93,5 +93,5 @@ def check_levels(levels: Iterable[float]) -> tuple[float, ...]:
     found = tuple(sorted(set(levels), reverse=True))
     if not found or not all(0 < level <= 1 for level in found):
         text = ",".join(f"{level:g}" for level in found)
-        raise UsageError(f"--at {text}: accuracies above 0 and up to 1 are needed, such as 1,0.99")
+        raise UsageError(f"--at {text}: give accuracies above 0 and up to 1, such as 1,0.99")
     return found

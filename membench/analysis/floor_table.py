@@ -51,11 +51,9 @@ class Floor:
         task = registry.task(name)
         configs = expand(task.config, assignments(task_options), name, f"see its options with: membench tasks {name}")
         if len(configs) > 1:
-            raise UsageError(
-                f"{name}: a floor is of one task config, not of {len(configs)}; give single values with -T"
-            )
+            raise UsageError(f"{name}: a floor needs one task config, not {len(configs)}; give single values with -T")
         if seed < 0 or starts < 1:
-            raise UsageError(f"--seed {seed} --starts {starts}: a seed of at least 0 and at least 1 descent are needed")
+            raise UsageError(f"--seed {seed} --starts {starts}: give a seed of at least 0 and at least 1 descent")
         ranks = expand(Rank, assignments(rank_options), "floor", "the only option is d")
         return cls(task, configs[0], sorted({rank.d for rank in ranks}), seed, starts)
 

@@ -1,0 +1,35 @@
+"""What `membench report` does: the board written as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from membench.errors import UsageError
+from membench.interface.registry import Registry
+from membench.records.files import write_atomically
+from membench.verbs.leaderboard import leaderboard
+
+
+@dataclass(frozen=True)
+class Report:
+    """The file that is there now."""
+
+    path: Path
+    rows: int
+    tables: int
+
+
+def report(folders: Sequence[Path], out: Path, registry: Registry, *, published: bool = True) -> Report:
+    """Write the board of `membench leaderboard` with the same folders. UsageError where nothing can be written."""
+    from membench_leaderboard.data import board_data
+    from membench_leaderboard.page import page
+
+    entries, rows = leaderboard(folders, published=published)
+    data = board_data(entries, rows, registry)
+    try:
+        write_atomically(out, page(data))
+    except OSError as error:
+        raise UsageError(f"cannot write '{out}': {error.strerror or error}; choose another file with --out") from None
+    return Report(out, len(rows), len(data["tables"]))

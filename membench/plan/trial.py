@@ -42,7 +42,9 @@ class Trial:
         protocol = get_protocol(point.protocol)
         for kind, here, wanted in (("task", task, point.task_version), ("protocol", protocol, point.protocol_version)):
             if here.version != wanted:
-                raise UsageError(f"it was made with {kind} {here.name} v{wanted}, and v{here.version} is here")
+                raise UsageError(
+                    f"it was made with version {wanted} of {kind} {here.name}, and version {here.version} is installed"
+                )
         return cls(
             architecture,
             _config(architecture.name, architecture.config, point.config),

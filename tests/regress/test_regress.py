@@ -160,7 +160,7 @@ def test_a_baseline_keeps_every_digit(tmp_path: Path) -> None:
     [
         (lambda text: text[: len(text) // 2], r"is not a whole JSON file .*membench baseline write --suite tiny.toml"),
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "has schema 2, but this membench reads up to 1; upg"),
-        (lambda text: text.replace('"tiny"', '"other"'), "is of suite 'other', not of 'tiny'"),
+        (lambda text: text.replace('"tiny"', '"other"'), "belongs to suite 'other', not to 'tiny'"),
         (
             lambda text: text.replace('"suite_version": 1', '"suite_version": 7'),
             "version 7 of suite 'tiny', which",

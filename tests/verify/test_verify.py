@@ -211,8 +211,8 @@ EDITS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str, str]] = {
     "protocol label": ("aot", lambda r: r["protocol"].update(label="steps=9"), FAILED, "the label of its protocol"),
     "bounds left out": ("aot", lambda r: r["bounds"].clear(), VERIFIED, ""),
     "facts": ("aot", lambda r: r["task"].update(data_sha256="0" * 64), FAILED, "data_sha256"),
-    "config": ("aot", lambda r: r["architecture"]["config"].update(H=1), FAILED, "has the id"),
-    "task": ("aot", lambda r: r["task"].update(version=99), FAILED, "has the id"),
+    "config": ("aot", lambda r: r["architecture"]["config"].update(H=1), FAILED, "have the id"),
+    "task": ("aot", lambda r: r["task"].update(version=99), FAILED, "have the id"),
     "other platform": (
         "aot",
         lambda r: (r["task"].update(data_sha256="0" * 64), r["environment"].update(platform="Darwin arm64")),
@@ -243,7 +243,7 @@ EDITS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str, str]] = {
     ),
     "failed trial": ("aot", lambda r: r.update(status="failed"), UNCHECKED, "did not succeed"),
     "newer schema": ("aot", lambda r: r.update(schema=99), UNCHECKED, "upgrade membench"),
-    "no weights": ("aot", lambda r: r.update(weights=None), UNCHECKED, "names no weights"),
+    "no weights": ("aot", lambda r: r.update(weights=None), UNCHECKED, "has no weights"),
     "weights elsewhere": ("aot", lambda r: r["weights"].update(file="../x.safetensors"), FAILED, "names the weights"),
     "weights of another": ("aot", lambda r: r["weights"].update(sha256="0" * 64), FAILED, "SHA-256"),
 }

@@ -12,11 +12,12 @@ from membench.analysis.curves import Curve, Overlay, Picture, curves, read_overl
 from membench.analysis.figures import Plot
 from membench.analysis.tables import as_html, as_text, with_interval
 from membench.analysis.trial_frame import require_columns, trial_frame
-from membench.errors import UsageError
+from membench.errors import UsageError, unknown
 from membench.execute.estimate import shuffled
 from membench.execute.progress import counting
 from membench.execute.run import fail_if_any
 from membench.interface.registry import Registry
+from membench.measure.metrics import METRICS
 from membench.plan.experiment import Claim, Experiment
 from membench.plan.trial import Trial
 from membench.records.record import Record
@@ -35,6 +36,7 @@ class PlannedExperiment:
     trials: Sequence[Trial]
     series: Mapping[str, str]  # by the id of a point
     name: str  # of its figure
+    y: str  # the metric that is shown
     overlay: Overlay | None = None
 
     @classmethod
@@ -45,10 +47,14 @@ class PlannedExperiment:
         *,
         protocol: str | None = None,
         seeds: int | None = None,
+        metric: str | None = None,
         overlay: Path | None = None,
     ) -> PlannedExperiment:
         """Every mistake is found here, before anything is trained: UsageError."""
         protocol = protocol or experiment.protocol
+        if metric is not None and metric not in METRICS:
+            raise unknown("metric", metric, METRICS, f"there are: {', '.join(METRICS)}")
+        y = metric or experiment.y(protocol)
         pairs = experiment.trials(registry, protocol, seeds)
         try:
             check_claim(experiment.claim or Claim(text=""), experiment.figure.laws)
@@ -59,8 +65,11 @@ class PlannedExperiment:
             protocol,
             shuffled(distinct(trial for _, trial in pairs)),
             {trial.id: series.name for series, trial in pairs},
-            f"{experiment.name}-{protocol}" + (f"-{seeds}-seeds" if seeds else ""),
-            _overlay(overlay, experiment, protocol),
+            "-".join(
+                [experiment.name, protocol, *([f"{seeds}-seeds"] if seeds else []), *([metric] if metric else [])]
+            ),
+            y,
+            _overlay(overlay, experiment, y),
         )
 
     def among(self, records: Iterable[Record]) -> list[Record]:
@@ -81,10 +90,10 @@ def distinct(trials: Iterable[Trial]) -> list[Trial]:
     return list({(trial.point, trial.seed): trial for trial in trials}.values())
 
 
-def _overlay(path: Path | None, experiment: Experiment, protocol: str) -> Overlay | None:
+def _overlay(path: Path | None, experiment: Experiment, y: str) -> Overlay | None:
     if path is None:
         return None
-    return Overlay(path.stem, read_overlay(path, experiment.figure.x, experiment.y(protocol)))
+    return Overlay(path.stem, read_overlay(path, experiment.figure.x, y))
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,7 +206,7 @@ def _frame(planned: PlannedExperiment, records: Sequence[Record]) -> pd.DataFram
 
 def _analysed(planned: PlannedExperiment, records: Sequence[Record], show: bool) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
-    figure, y = planned.experiment.figure, planned.experiment.y(planned.protocol)
+    figure, y = planned.experiment.figure, planned.y
     frame = _frame(planned, records)
     require_columns(frame, [figure.x, y, *([figure.slope_over] if figure.slope_over else [])], numbers=True)
     require_columns(frame, [*figure.by, *([figure.bound] if figure.bound else [])])

@@ -41,6 +41,7 @@ def _epilog() -> str:
 @click.option("--quick", is_flag=True, help="Tiny grids and the protocol quick: a minute or two for all of them.")
 @click.option("--published", is_flag=True, help="Train nothing: use the records shipped with membench.")
 @click.option("--seeds", type=click.IntRange(min=1), help="Seeds per point, instead of the experiment's number.")
+@click.option("--metric", metavar="NAME", help="Metric to show, such as accuracy, instead of the experiment's.")
 @click.option(
     "--figures", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder for figures."
 )
@@ -56,6 +57,7 @@ def reproduce(
     quick: bool,
     published: bool,
     seeds: int | None,
+    metric: str | None,
     figures: Path,
     overlay: Path | None,
     execution: Execution,
@@ -78,7 +80,14 @@ def reproduce(
     """
     registry = load_registry(files, block)
     planned = prepare(
-        registry, names, protocol=protocol, quick=quick, published=published, seeds=seeds, overlay=overlay
+        registry,
+        names,
+        protocol=protocol,
+        quick=quick,
+        published=published,
+        seeds=seeds,
+        overlay=overlay,
+        metric=metric,
     )
     if dry_run:
         announce(run_of(planned, registry, execution, out), as_json)

@@ -29,6 +29,7 @@ def reproduce(
     quick: bool = False,
     published: bool = False,
     seeds: int | None = None,
+    metric: str | None = None,
     overlay: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] = "results",
     device: str = "cpu",
@@ -50,7 +51,7 @@ def reproduce(
     registry = load_registry(plugins, block)
     execution = execution_of((), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
     (planned,) = prepare(
-        registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds,
+        registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds, metric=metric,
         overlay=Path(overlay) if overlay else None,
     )  # fmt: skip
     return conclude(planned, registry, execution, Path(out), published=published, show=progress)
@@ -65,6 +66,7 @@ def prepare(
     published: bool,
     seeds: int | None,
     overlay: Path | None,
+    metric: str | None = None,
 ) -> list[PlannedExperiment]:
     """All mistakes are found here, before anything is trained."""
     from membench.analysis.reproduce import PlannedExperiment
@@ -78,7 +80,10 @@ def prepare(
         raise UsageError("--overlay draws on one figure; name one experiment")
     loaded = [experiments.load(name) for name in chosen]
     wanted = QUICK if quick else protocol
-    return [PlannedExperiment.of(one, registry, protocol=wanted, seeds=seeds, overlay=overlay) for one in loaded]
+    return [
+        PlannedExperiment.of(one, registry, protocol=wanted, seeds=seeds, metric=metric, overlay=overlay)
+        for one in loaded
+    ]
 
 
 def conclude(

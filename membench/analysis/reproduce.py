@@ -207,15 +207,17 @@ def _frame(planned: PlannedExperiment, records: Sequence[Record]) -> pd.DataFram
 def _analysed(planned: PlannedExperiment, records: Sequence[Record], show: bool) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
     figure, y = planned.experiment.figure, planned.y
+    own = y == planned.experiment.y(planned.protocol) or METRICS[y].ceiling is not None
+    saturation = figure.ceiling if own else None  # of another metric it says nothing
     frame = _frame(planned, records)
     require_columns(frame, [figure.x, y, *([figure.slope_over] if figure.slope_over else [])], numbers=True)
     require_columns(frame, [*figure.by, *([figure.bound] if figure.bound else [])])
     if figure.slope_over:
-        frame, y = slopes(frame, figure.x, y, figure.slope_over, figure.by, figure.ceiling), "slope"
+        frame, y = slopes(frame, figure.x, y, figure.slope_over, figure.by, saturation), "slope"
     drawn = curves(frame, figure.x, y, figure.by)
     if not figure.laws:
         return drawn, []
-    ceiling = None if figure.slope_over else figure.ceiling
+    ceiling = None if figure.slope_over else saturation
     try:
         with counting(len(drawn), "curves fitted", show) as advance:
             return fitted_all(drawn, figure.laws, ceiling, advance)

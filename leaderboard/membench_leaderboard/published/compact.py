@@ -20,7 +20,7 @@ from membench.records.store import Entry
 
 FORMAT = 2  # 1 held records of schema 1
 SHARED = ("architecture", "task", "protocol", "size", "environment", "git")
-CURVES = ("rounds", "curve")
+CURVES = ("rounds", "bounded", "curve")
 _LONG = 80  # characters of JSON from which on a part of a trace is worth a line of its own
 
 

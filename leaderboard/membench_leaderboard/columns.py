@@ -225,6 +225,7 @@ MODELS = (
            short="identifi\u00adable", markdown=NONE),
     _field("buffers", "Numbers in the buffers of the model.", mean=True),
     _field("bits", "What the answers say beyond a uniform guess, in bits.", mean=True),
+    _field("bits_of_accuracy", "The bits that the accuracy is worth on random labels.", mean=True),
     _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches.", mean=True),
     Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, mean=False, terminal=NONE, markdown=NONE,
            varying=True),

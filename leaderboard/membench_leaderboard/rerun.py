@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from membench.engine.protocols.protocol import PROTOCOLS
-from membench.interface.registry import Registry
+from membench.interface.registry import Registry, is_target
 from membench.records.record import Record
 from membench.records.store import Entry
 
@@ -18,7 +18,9 @@ def rerun_command(record: Record, seeds: Iterable[int], registry: Registry) -> s
     known = registry.architectures.get(str(architecture["name"])), registry.tasks.get(str(task["name"]))
     name, version = str(protocol["name"]), protocol["version"]
     setting = next((one for one in PROTOCOLS.values() if (one.name, one.version) == (name, version)), None)
-    words = ["membench", "run", "--model", str(architecture["name"]), "--task", str(task["name"])]
+    origin = str(architecture.get("distribution") or "")
+    model = origin if is_target(origin) else str(architecture["name"])  # a class in a file is known by both
+    words = ["membench", "run", "--model", model, "--task", str(task["name"])]
     words += _options("-M", architecture["config"], known[0].config if known[0] else None)
     words += _options("-T", task["config"], known[1].config if known[1] else None)
     if (chosen := setting.key if setting else name) != "converged":

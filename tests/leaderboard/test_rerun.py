@@ -95,3 +95,9 @@ def test_what_a_record_says_cannot_become_another_command() -> None:
     assert shlex.split(rerun_command(make_record(architecture=evil), [0], REGISTRY))[3:8] == [
         "x; rm -rf ~", "--task", "bigram", "-M", "d=$(reboot)",
     ]  # fmt: skip
+
+
+def test_a_class_in_a_file_is_named_with_its_file() -> None:
+    architecture = {"name": "Bag", "config": {"width": 16}, "distribution": "/home/me/layer.py:Bag"}
+    command = rerun_command(make_record(architecture=architecture), [0], Registry())
+    assert command.startswith("membench run --model /home/me/layer.py:Bag --task bigram -M width=16")

@@ -74,7 +74,7 @@ def reproduce(
 
     \b
     membench reproduce e1
-    membench reproduce e1 --protocol converged     the same figure, measuring capacity
+    membench reproduce e1 --protocol converged     the same figure, trained for the most facts
     membench reproduce e1 --published              no training: from the records shipped with membench
     membench reproduce mine.toml --overlay published.csv
     """

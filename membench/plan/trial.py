@@ -41,7 +41,10 @@ class Trial:
         architecture, task = registry.architecture(point.architecture), registry.task(point.task)
         protocol = get_protocol(point.protocol, point.protocol_version)
         if task.version != point.task_version:
-            raise UsageError(f"it was made with task {task.name} v{point.task_version}, and v{task.version} is here")
+            raise UsageError(
+                f"it was made with version {point.task_version} of task {task.name}, "
+                f"and version {task.version} is installed"
+            )
         return cls(
             architecture,
             _config(architecture.name, architecture.config, point.config),

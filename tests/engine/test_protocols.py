@@ -277,5 +277,5 @@ def test_weights_that_were_seen_to_be_all_right_are_the_weights_that_are_kept(ke
 def test_both_versions_are_there_by_name_and_by_what_records_say() -> None:
     assert get_protocol("converged").version == get_protocol("converged", 2).version == 2
     assert get_protocol("converged-v1") is get_protocol("converged", 1)
-    with pytest.raises(UsageError, match="version 9 of protocol converged, and here is version 1 and 2"):
+    with pytest.raises(UsageError, match="version 9 of protocol converged, and version 1 and 2 is installed"):
         get_protocol("converged", 9)

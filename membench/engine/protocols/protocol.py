@@ -189,5 +189,5 @@ def get_protocol(name: str, version: int | None = None) -> Protocol:
         raise unknown("protocol", name, PROTOCOLS, "list them with: membench run --help")
     if version not in versions:
         there = " and ".join(map(str, sorted(versions)))
-        raise UsageError(f"it is of version {version} of protocol {name}, and here is version {there}")
+        raise UsageError(f"it was made with version {version} of protocol {name}, and version {there} is installed")
     return versions[version]

@@ -67,7 +67,7 @@ def main() -> None:
                     "held": f"{facts.mean():.1f}",
                     f"with {LONGER}x steps": f"{more.mean():.1f}",
                     "gain (95 %)": f"{gain[0]:+.1f} to {gain[1]:+.1f}",
-                    "proven": f"{proven:.1f}",
+                    "proven": f"{proven:.1f}" if math.isfinite(proven) else "-",
                     "": "; ".join(words) or "ok",
                 }
             )

@@ -126,8 +126,8 @@ PROTOCOLS = {
         Protocol(
             name="converged",
             version=2,
-            summary="Exact gradient over all facts and Adam, in longer rounds until more steps no longer help: first "
-            "for the least loss, then for the most facts.",
+            summary="Trained until more steps no longer help: exact gradient over all facts, for the least loss and "
+            "then for the most facts.",
             config=Converged,
             work=_converged_work,
             shortened=_converged_shortened,

@@ -24,11 +24,11 @@ def _protocol_help() -> str:
     """The protocols and their options, for --help; generated, so that it cannot drift."""
     lines = ["\b", "Protocols (--protocol NAME, options with -P NAME=VALUE):"]
     for protocol in PROTOCOLS.values():
-        lines.append(f"  {protocol.name:<10} {protocol.summary.partition(':')[0].rstrip('.')}")
-        names = ", ".join(
+        lines.append(f"  {protocol.key:<12} {protocol.summary.partition(':')[0].rstrip('.')}")
+        names = " ".join(
             f"{one.name}={'auto' if one.automatic else one.default}" for one in options_of(protocol.config).values()
         )
-        lines.append(f"  {'':<10} {names}")
+        lines.append(f"  {'':<12} {names}")
     return "\n".join(lines)
 
 

@@ -121,6 +121,7 @@ class _Lane:
         self.steps = 0
         self.compiled: Callable[..., Any] | None = None
         self.slack: torch.Tensor | None = None  # of the loss at this step, [R, 1]
+        self.strict = False  # whether what is seen may end the training
         self._load(facts)
 
     def _constants(self, module: nn.Module) -> dict[str, torch.Tensor]:
@@ -173,6 +174,7 @@ class _Lane:
         steps = rates.shape[1]
         rates = rates.to(self.device, self.weights.dtype, copy=True)
         slack = None if slack is None else slack.to(self.device, self.weights.dtype)
+        self.strict = finishes
         seen = torch.full((2, self.count, steps), torch.nan, device=self.device, dtype=self.weights.dtype)
         for step in range(steps):
             self.slack = None if slack is None else slack[:, step, None]
@@ -225,7 +227,7 @@ class _Lane:
         losses = cross_entropy(logits, targets)
         (gradient,) = torch.autograd.grad((share * bounded(losses, self.slack)).sum(dim=1).sum(), self.weights)
         loss = (share * losses.detach()).sum(dim=1)
-        return gradient, loss, (share * hit_rate(logits.detach(), targets)).sum(dim=1) if look else None
+        return gradient, loss, (share * hit_rate(logits.detach(), targets, self.strict)).sum(dim=1) if look else None
 
     def _pure_gradient(
         self,
@@ -243,7 +245,7 @@ class _Lane:
             loss = (share * losses).sum(dim=1)
             return (share * bounded(losses, slack)).sum(dim=1).sum(), (
                 loss,
-                (share * hit_rate(logits, targets)).sum(dim=1),
+                (share * hit_rate(logits, targets, self.strict)).sum(dim=1),
             )
 
         gradient: tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = grad(total, has_aux=True)(weights)
@@ -299,10 +301,15 @@ def bounded(losses: torch.Tensor, slack: torch.Tensor | None) -> torch.Tensor:
     return losses if slack is None else -torch.logaddexp(-losses, slack.log())
 
 
-def hit_rate(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Probability that the largest logit is right, [R, batch]; a label that shares the largest one is wrong."""
+def hit_rate(logits: torch.Tensor, targets: torch.Tensor, strict: bool = True) -> torch.Tensor:
+    """Probability that the largest logit is right, [R, batch]; a label that shares the largest one is wrong if strict.
+
+    To watch a training, a cheap look without the rule for ties is enough; to end it, it is not.
+    """
     if targets.is_floating_point():
         return targets.gather(-1, logits.argmax(dim=-1, keepdim=True))[..., 0]
+    if not strict:
+        return (logits.gather(-1, targets[..., None])[..., 0] >= logits.amax(dim=-1)).to(logits.dtype)
     best = logits >= logits.amax(dim=-1, keepdim=True)
     return (best.gather(-1, targets[..., None])[..., 0] & (best.sum(dim=-1) == 1)).to(logits.dtype)
 

@@ -279,3 +279,13 @@ def test_both_versions_are_there_by_name_and_by_what_records_say() -> None:
     assert get_protocol("converged-v1") is get_protocol("converged", 1)
     with pytest.raises(UsageError, match="version 9 of protocol converged, and version 1 and 2 is installed"):
         get_protocol("converged", 9)
+
+
+def test_progress_never_goes_back() -> None:
+    seen: list[float] = []
+    workbench = overloaded()
+    workbench.report = lambda fraction, text: seen.append(fraction)
+    find("converged", workbench, [0], steps=200, rounds=2, lr=0.01, beta1=0.0, beta2=0.95)
+    assert seen == sorted(seen)
+    assert max(seen) <= 1
+    assert any(fraction > 0.5 for fraction in seen)

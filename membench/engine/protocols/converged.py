@@ -139,21 +139,25 @@ def _score_of(one: Round, facts: Facts) -> float:
 
 
 def find_weights(bench: Workbench, config: Converged, seeds: Sequence[int]) -> list[Outcome]:
-    replicas, choice = least_loss(bench, config, seeds, finishes=True)
-    if config.rounds > 1:
+    two_stages = config.rounds > 1
+    replicas, choice = least_loss(bench, config, seeds, finishes=True, share=0.5 if two_stages else 1.0)
+    if two_stages:
         overloaded = [one for one in replicas if one.facts.is_association and not one.knows_everything]
         _most_facts(bench, config, choice["lr"], overloaded)
     return [_outcome(bench, replica, choice) for replica in replicas]
 
 
 def least_loss(
-    bench: Workbench, config: Converged, seeds: Sequence[int], finishes: bool
+    bench: Workbench, config: Converged, seeds: Sequence[int], finishes: bool, share: float = 1.0
 ) -> tuple[list[Replica], dict[str, Any]]:
-    """The first stage: rounds of Adam from the same start, each twice as long, until one is no better than noise."""
+    """The first stage: rounds of Adam from the same start, each twice as long, until one is no better than noise.
+
+    `share` is how much of the whole it is, for whoever watches.
+    """
     choice = settle(config, bench.probed) if bench.probed else choose(bench, config, finishes)
     setting = Setting(choice["lr"], choice["beta1"], choice["beta2"])
     replicas = [Replica.start(bench, config, seed) for seed in seeds]
-    total = config.steps * (2**config.rounds - 1)
+    total = config.steps * (2**config.rounds - 1) / share
     for number in range(config.rounds):
         active = [replica for replica in replicas if not replica.done]
         if not active:
@@ -177,7 +181,8 @@ def _most_facts(bench: Workbench, config: Converged, lr: float, replicas: Sequen
         if not active:
             return
         runs = [(replica, setting) for replica in active for setting in _contenders(replica, config, lr)]
-        report = _reporter(bench, spent / sum(lengths), steps / sum(lengths), f"{len(active)} still gaining facts")
+        whole = 2 * sum(lengths)  # the first stage is the other half of what is watched
+        report = _reporter(bench, 0.5 + spent / whole, steps / whole, f"{len(active)} still gaining facts")
         spent += steps
         found = _train(bench, runs, steps, True, report)
         for replica in active:
@@ -192,7 +197,8 @@ def _contenders(replica: Replica, config: Converged, lr: float) -> list[Setting]
     A rate above the usual that suits cross-entropy is tried too. A lower one would lose every short round.
     """
     if not replica.bounded:
-        beta1, beta2 = config.beta1 or BETAS[0][0], config.beta2 or BETAS[0][1]
+        given = (config.beta1, config.beta2)  # set together or not at all
+        beta1, beta2 = BETAS[0] if given[0] is None or given[1] is None else (given[0], given[1])
         rate = config.lr or BOUNDED_RATE
         usual = [Setting(rate, beta1, beta2, c) for c in SLACKS]
         return [*usual, Setting(lr, beta1, beta2, SLACKS[1])] if lr > rate else usual

@@ -20,6 +20,7 @@ class AttentionOnlyConfig:
     scale: bool = option(True, help="divide scores by sqrt(d_h)")
     skip_position: bool = option(None, help="residual stream contains the position; auto is not shared_projection")
     shared_projection: bool = option(False, help="heads are d_h x d_h and share one compression from d to d_h and back")
+    one_projection: bool = option(False, help="all layers share one such projection, not each its own", later=True)
 
     def __post_init__(self) -> None:
         automatic = {"d_h": self.d, "skip_position": not self.shared_projection}
@@ -28,6 +29,8 @@ class AttentionOnlyConfig:
                 object.__setattr__(self, name, value)
         if not self.shared_projection and self.d_h > self.d:
             raise ValueError(f"d_h={self.d_h} must be at most d={self.d}, unless shared_projection is true")
+        if self.one_projection and not self.shared_projection:
+            raise ValueError("one_projection=true needs shared_projection=true: it is the projection that layers share")
         if self.shared_projection and self.skip_position and self.d_h != self.d:
             raise ValueError(
                 f"skip_position=true needs d_h={self.d_h} to equal d={self.d} when shared_projection is true, "

@@ -38,7 +38,7 @@ class Shape(ctypes.Structure):
 def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
     """A Trainer for replicas of an AttentionOnly with one layer and at least one head."""
     shape = _shape(modules, facts)
-    layout = Layout(modules[0], _sections(bool(shape.compressed)))
+    layout = Layout(modules[0], _sections(cast("AttentionOnly", modules[0])))
     return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, by_pairs=True)
 
 
@@ -59,15 +59,23 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
         raise NotApplicable(
             f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
         )
-    compressed = layer.compress is not None
+    compressed = _projection(model) is not None
     if compressed and model.skip_position:
         raise NotApplicable("the kernel keeps the position out of the residual stream when heads share a projection")
     return Shape(vocab, length, answers, d, inner, d_h, heads, compressed, model.skip_position, layer.factor)
 
 
-def _sections(compressed: bool) -> list[Section]:
+def _projection(model: AttentionOnly) -> str | None:
+    """What the names of the projection that heads share begin with, or None if there is none."""
+    if model.compress is not None:
+        return ""
+    return None if cast("Heads", model.layers[0]).compress is None else "layers.0."
+
+
+def _sections(model: AttentionOnly) -> list[Section]:
     """The parameters in the order of kernel.cpp: tokens, answers and heads come last, where they are padded."""
-    shared = [Section("layers.0.compress", (1, 0)), Section("layers.0.decompress", (0, 1))]
+    place = _projection(model)
+    shared = [] if place is None else [Section(f"{place}compress", (1, 0)), Section(f"{place}decompress", (0, 1))]
     return [
         Section("word.weight", (1, 0)),
         Section("position.weight", (0, 1)),
@@ -75,6 +83,6 @@ def _sections(compressed: bool) -> list[Section]:
         Section("layers.0.key", (1, 2, 0)),
         Section("layers.0.value", (1, 2, 0)),
         Section("layers.0.output", (2, 1, 0)),
-        *(shared if compressed else []),
+        *shared,
         Section("unembed.weight", (1, 0)),
     ]

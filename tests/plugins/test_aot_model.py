@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from membench.api import Shape
+from membench.interface.options import to_dict
 from membench_aot import ARCHITECTURE, AttentionOnlyConfig
 from membench_aot.model import AttentionOnly, Heads
 
@@ -21,7 +22,11 @@ FORMAL = [
 SHARED = [
     {"d_h": d_h, "scale": scale, "shared_projection": True}
     for d_h, scale in itertools.product((2, 4, 5), (False, True))
-] + [{"d_h": 4, "skip_position": True, "shared_projection": True}]
+] + [
+    {"d_h": 4, "skip_position": True, "shared_projection": True},
+    {"d_h": 2, "shared_projection": True, "one_projection": True},
+    {"d_h": 4, "shared_projection": True, "one_projection": True},
+]
 
 
 def build(shape: Shape, **options: Any) -> AttentionOnly:
@@ -48,15 +53,22 @@ def literal(module: AttentionOnly, config: AttentionOnlyConfig, context: list[in
     stream = [module.word.weight[t] + (position[s] if config.skip_position else 0) for s, t in enumerate(context)]
     for layer in module.layers:
         assert isinstance(layer, Heads)
-        read = [x if layer.compress is None else layer.compress @ x for x in stream]
+        compress, decompress = projection(module, layer)
+        read = [x if compress is None else compress @ x for x in stream]
         read = [x if config.skip_position else x + position[s] for s, x in enumerate(read)]
         scale = 1 / math.sqrt(config.d_h) if config.scale else 1.0
         for i in range(len(stream)):
             update = torch.zeros_like(read[i])
             for h in range(config.H):
                 update = update + literal_head(layer, h, read, i, scale)
-            stream[i] = stream[i] + (update if layer.decompress is None else layer.decompress @ update)
+            stream[i] = stream[i] + (update if decompress is None else decompress @ update)
     return module.unembed.weight @ stream[-1]
+
+
+def projection(module: AttentionOnly, layer: Heads) -> tuple[Tensor | None, Tensor | None]:
+    """What the layer reads and writes through: the model's, or its own."""
+    holder = layer if module.compress is None else module
+    return holder.compress, holder.decompress
 
 
 @pytest.mark.parametrize("options", FORMAL + SHARED)
@@ -91,7 +103,15 @@ def spy(monkeypatch: pytest.MonkeyPatch, *ways: str) -> list[str]:
     return gone
 
 
-@pytest.mark.parametrize("options", [{"d_h": 3}, {"d_h": 2, "shared_projection": True}, {"skip_position": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"d_h": 3},
+        {"d_h": 2, "shared_projection": True},
+        {"d_h": 2, "shared_projection": True, "one_projection": True},
+        {"skip_position": False},
+    ],
+)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_both_ways_of_computing_agree(options: dict[str, Any], length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape(6, length, 6)
@@ -110,23 +130,25 @@ def test_both_ways_of_computing_agree(options: dict[str, Any], length: int, monk
 
 @pytest.mark.parametrize("d_h", [3, 6, 8])
 @pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("one", [False, True], ids=["each-its-own", "one-for-all"])
 @torch.no_grad()
-def test_shared_projection_is_a_sum_of_torch_attention_modules(d_h: int, layers: int) -> None:
+def test_shared_projection_is_a_sum_of_torch_attention_modules(d_h: int, layers: int, one: bool) -> None:
     shape = Shape(5, 3, 5)
-    module = build(shape, d=6, d_h=d_h, H=4, layers=layers, shared_projection=True)
+    module = build(shape, d=6, d_h=d_h, H=4, layers=layers, shared_projection=True, one_projection=one)
     tokens = all_contexts(shape)
     future = torch.ones(3, 3, dtype=torch.bool).triu(1)
     stream = module.word(tokens)
     for layer in module.layers:
         assert isinstance(layer, Heads)
-        read = (stream if layer.compress is None else stream @ layer.compress.T) + module.position.weight
+        compress, decompress = projection(module, layer)
+        read = (stream if compress is None else stream @ compress.T) + module.position.weight
         out = torch.zeros_like(read)
         for h in range(4):
             head = nn.MultiheadAttention(d_h, 1, bias=False, batch_first=True, dtype=torch.float64)
             head.in_proj_weight.copy_(torch.cat([layer.query[h], layer.key[h], layer.value[h]]))
             head.out_proj.weight.copy_(layer.output[h])
             out = out + head(read, read, read, attn_mask=future, need_weights=False)[0]
-        stream = stream + (out if layer.decompress is None else out @ layer.decompress.T)
+        stream = stream + (out if decompress is None else out @ decompress.T)
     torch.testing.assert_close(module(tokens), module.unembed(stream[:, -1]), rtol=1e-11, atol=1e-12)
 
 
@@ -147,6 +169,17 @@ def test_parameters_are_those_of_the_paper(N: int, S: int, d: int, d_h: int, H: 
         assert list(module.buffers()) == []
 
 
+@pytest.mark.parametrize(
+    ("d_h", "layers", "one", "expected"),
+    [(4, 3, True, 1512), (4, 3, False, 1640), (4, 1, True, 872), (8, 3, True, 4336), (8, 3, False, 4336)],
+)
+def test_layers_count_the_projection_that_they_share_once(d_h: int, layers: int, one: bool, expected: int) -> None:
+    options = {"d": 8, "d_h": d_h, "H": 5, "layers": layers, "shared_projection": True, "one_projection": one}
+    module = build(Shape(30, 2, 30), **options)
+    assert sum(p.numel() for p in module.parameters()) == expected
+    assert sum(value.numel() for value in module.state_dict().values()) == expected  # no tensor has two names
+
+
 def test_parameters_have_their_fixed_names_and_shapes() -> None:
     formal = build(Shape(7, 3, 7), d=5, d_h=2, H=4)
     assert {name: tuple(p.shape) for name, p in formal.named_parameters()} == {
@@ -165,6 +198,9 @@ def test_parameters_have_their_fixed_names_and_shapes() -> None:
     }
     tables = {"word.weight": (7, 5), "position.weight": (3, 2), "unembed.weight": (7, 5)}
     assert {name: tuple(p.shape) for name, p in shared.named_parameters()} == heads | maps | tables
+    one = build(Shape(7, 3, 7), d=5, d_h=2, H=4, shared_projection=True, one_projection=True, layers=2)
+    maps = {"compress": (2, 5), "decompress": (5, 2)}
+    assert {name: tuple(p.shape) for name, p in one.named_parameters()} == heads | maps | tables
 
 
 def test_scores_start_alike_with_and_without_scale() -> None:
@@ -186,10 +222,18 @@ def test_automatic_options_equal_explicit_ones() -> None:
     assert shared == AttentionOnlyConfig(d=8, d_h=3, shared_projection=True, scale=True, skip_position=False)
 
 
+def test_a_projection_for_all_layers_is_told_only_where_it_is_asked_for() -> None:
+    shared = {"d": 8, "d_h": 3, "shared_projection": True, "layers": 3}
+    assert "one_projection" not in to_dict(AttentionOnlyConfig(**shared))
+    assert to_dict(AttentionOnlyConfig(**shared, one_projection=True))["one_projection"] is True
+
+
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="d_h=12 must be at most d=10"):
         AttentionOnlyConfig(d_h=12)
     assert AttentionOnlyConfig(d_h=12, shared_projection=True).d_h == 12
+    with pytest.raises(ValueError, match="one_projection=true needs shared_projection=true"):
+        AttentionOnlyConfig(one_projection=True)
     with pytest.raises(ValueError, match="skip_position=true needs d_h=5 to equal d=10"):
         AttentionOnlyConfig(d_h=5, shared_projection=True, skip_position=True)
 

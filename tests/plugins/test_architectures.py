@@ -38,6 +38,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("aot", {"d": 4, "H": 3, "layers": 2, "scale": True, "skip_position": False}),
     ("aot", {"d": 4, "d_h": 2, "H": 3, "shared_projection": True}),
     ("aot", {"d": 4, "d_h": 5, "H": 2, "shared_projection": True, "layers": 2}),
+    ("aot", {"d": 4, "d_h": 2, "H": 2, "shared_projection": True, "one_projection": True, "layers": 3}),
     ("mlp-transformer", {"d": 4, "w": 6}),
     ("mlp-transformer", {"d": 4, "w": 6, "bias": False, "scale": True, "skip_position": False}),
     ("linear-memory", {"d": 6}),

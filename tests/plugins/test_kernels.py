@@ -131,6 +131,7 @@ AOT_CASES = [
     aot(12, 2, 40, d=10, d_h=1, H=20, shared_projection=True),
     aot(4, 3, d=2, d_h=7, H=4, shared_projection=True, scale=False),
     aot(7, 1, d=6, d_h=4, H=3, shared_projection=True),
+    aot(8, 2, d=6, d_h=3, H=10, shared_projection=True, one_projection=True),
     aot(9, 2, A=2, d=4, H=5),
     aot(9, 2, A=31, d=10, H=21),
     aot(20, 2, 150, A=3, d=9, d_h=4, H=7),
@@ -224,17 +225,18 @@ def aot_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     """The model, one context at a time, as its definition reads."""
     word, position = state["word.weight"], state["position.weight"]
     query, key, value, output = (state[f"layers.0.{name}"] for name in ("query", "key", "value", "output"))
+    compress, decompress = (state.get(name, state.get(f"layers.0.{name}")) for name in ("compress", "decompress"))
     streams = []
     for context in tokens:
         stream = word[context] + (position if config.skip_position else 0)  # [S, d]
-        read = stream if "layers.0.compress" not in state else stream @ state["layers.0.compress"].T
+        read = stream if compress is None else stream @ compress.T
         read = read if config.skip_position else read + position
         update = torch.zeros_like(read[-1])
         for h in range(config.H):
             scores = (read @ key[h].T) @ (query[h] @ read[-1])
             weights = (scores / math.sqrt(config.d_h) if config.scale else scores).softmax(0)
             update = update + output[h] @ (value[h] @ (weights @ read))
-        update = update if "layers.0.decompress" not in state else state["layers.0.decompress"] @ update
+        update = update if decompress is None else decompress @ update
         streams.append(stream[-1] + update)
     return torch.stack(streams) @ state["unembed.weight"].T
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from membench.verbs.load import load
     from membench.verbs.reproduce import reproduce
     from membench.verbs.run import run
+    from membench.verbs.tune import tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "reproduce",
     "run",
+    "tune",
 ]
 
 _HOMES = {

@@ -22,6 +22,7 @@ VERBS = {
         "run": "Measure how much of each task an architecture memorises.",
         "sweep": "Measure a grid of models and tasks, in random order.",
         "capacity": "Find how many facts one model memorises.",
+        "tune": "Find the shape that holds most within a budget, and measure it.",
         "reproduce": "Run the paper's experiments and check whether its claims hold.",
     },
     "Look": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict
 from pathlib import Path
@@ -61,8 +61,8 @@ def options_table(config: type, flag: str) -> Table:
     return table
 
 
-def show_results(results: Results, as_json: bool) -> None:
-    """What `run` and `sweep` print."""
+def show_results(results: Results, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """What `run`, `sweep` and `tune` print; JSON may hold more."""
     from membench_leaderboard.data import rows_as_json
     from membench_leaderboard.frame import to_frame
     from membench_leaderboard.rows import summarise
@@ -71,7 +71,8 @@ def show_results(results: Results, as_json: bool) -> None:
     rows, ran = summarise(to_frame(results.records)), results.ran or 0
     found = len(results) - ran
     if as_json:
-        print_json({"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found})
+        shown = {"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found}
+        print_json({**(more or {}), **shown})
         return
     out = console()
     for board in boards(rows, rank=False, width=out.width):

@@ -10,7 +10,7 @@ from typing import Any
 from membench.engine.protocols.protocol import Protocol, get_protocol
 from membench.errors import MembenchError, UsageError
 from membench.interface.declarations import Architecture, Task
-from membench.interface.options import MAX_GRID, assignments, expand, validate
+from membench.interface.options import MAX_GRID, assignments, expand, options_of, validate
 from membench.interface.registry import Registry
 from membench.plan.budget import Budget, DoesNotFit
 from membench.plan.trial import Trial
@@ -90,6 +90,28 @@ def _within_budgets(
         left_out(reason)
     if not found:
         raise UsageError("no architecture fits the budget: " + "; ".join(dict.fromkeys(reasons)))
+
+
+def to_tune(registry: Registry, request: Request) -> list[tuple[Architecture[Any], Task[Any], Any, dict[str, Any]]]:
+    """Architectures and task configs whose shapes are to be searched, each with the options that stay as they are."""
+    if not request.budgets:
+        raise UsageError("tune needs a budget: a number of parameters such as 3k, 10000 or 1.5M")
+    mistakes = _Mistakes()
+    architectures = (
+        mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
+    )
+    tasks = mistakes.collect(lambda: _chosen(request.tasks, registry.task, registry.tasks)) or []
+    models = mistakes.collect(lambda: _grids(architectures, request.model_options, "model", "membench models")) or []
+    data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks")) or []
+    protocol = mistakes.collect(lambda: get_protocol(request.protocol))
+    settings = mistakes.collect(lambda: _protocol_grid(protocol, request.protocol_options) if protocol else []) or []
+    mistakes.settle()
+    if len(models) > len(architectures) or len(settings) > 1:
+        raise UsageError("tune searches the shapes itself; give single values to options that are to stay as they are")
+    names = {name.rpartition(".")[2] for name in assignments(request.model_options)}
+    fixed = [{name: getattr(config, name) for name in names & options_of(one.config).keys()} for one, config in models]
+    pairs = zip(architectures, fixed, strict=True)
+    return [(one, task, config, own) for (one, own), (task, config) in itertools.product(pairs, data)]
 
 
 class _Mistakes:

@@ -77,6 +77,7 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "lower_bound_name": name,
         "chance": 1 / answers if answers > 0 else math.nan,
         **{column: record.reference(bound) for column, bound in REFERENCES.items()},
+        "shapes": _shapes(record),
         "converged": record.trace.get("converged"),
         "verified": entry.verified,
         "membench": str(record.environment.get("membench") or "unknown"),
@@ -87,6 +88,11 @@ def _load(record: Record, answers: float) -> float:
     """T0 log2 A / P: the bits that the facts would take, for each parameter."""
     contexts, parameters = _number(record.task.get("contexts")), _number(record.size.get("parameters"))
     return contexts * math.log2(answers) / parameters if answers > 0 and parameters > 0 else math.nan
+
+
+def _shapes(record: Record) -> float:
+    tuned = record.run.get("tuned")
+    return _number(tuned.get("shapes")) if isinstance(tuned, dict) else math.nan
 
 
 def _number(value: Any) -> float:

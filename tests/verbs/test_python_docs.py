@@ -26,6 +26,7 @@ def tiny(call, **settings):
     return lambda *arguments, **given: call(*arguments, **{**given, **settings})
 
 membench.run = tiny(membench.run, protocol="quick", P={"steps": 5})
+membench.tune = tiny(membench.tune, protocol="quick", P={"steps": 5})
 membench.capacity = tiny(membench.capacity, T={"N": 6}, protocol="quick", P={"steps": 5}, seeds=2, resolution=1)
 """
 
@@ -43,7 +44,7 @@ def test_every_snippet_runs_in_order(tmp_path: Path) -> None:
     assert "did you mean 'aot'?" in done.stdout
     assert "slope" in done.stdout
     assert (tmp_path / "bits.png").exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "bits.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "tuning", "bits.png"}
 
 
 def test_every_call_and_every_word_of_it_is_on_the_page() -> None:
@@ -52,7 +53,10 @@ def test_every_call_and_every_word_of_it_is_on_the_page() -> None:
     import membench
     from membench.results import Results
 
-    calls = [getattr(membench, name) for name in ("run", "capacity", "bounds", "floor", "reproduce", "load", "compare")]
+    calls = [
+        getattr(membench, name)
+        for name in ("run", "capacity", "tune", "bounds", "floor", "reproduce", "load", "compare")
+    ]
     for call in calls:
         assert f"membench.{call.__name__}(" in PAGE
     for call in (membench.run, Results.plot):

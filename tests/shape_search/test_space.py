@@ -1,0 +1,119 @@
+"""Shapes that use up a budget: which options vary, and how they are filled up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from membench.api import Architecture, Shape, option
+from membench.interface.registry import Registry
+from membench.plan.budget import Budget, DoesNotFit, measure
+from membench.shape_search.space import SMALLEST, Space, nearest, spread, whole_numbers
+
+REGISTRY = Registry()
+SHAPE = Shape(30, 2, 30)
+
+
+def space(name: str, parameters: int = 3000, **fixed: Any) -> Space:
+    return Space(REGISTRY.architecture(name), SHAPE, Budget(parameters), fixed)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "filled"),
+    [
+        ("aot", {"d", "d_h", "H", "layers", "shared_projection"}, "H"),
+        ("mlp-transformer", {"d", "w", "layers", "bias"}, "w"),
+        ("attention-mlp", {"d", "w", "mask", "tied"}, "w"),
+        ("linear-memory", {"d"}, "d"),
+    ],
+)
+def test_the_options_that_change_the_size_vary_and_the_finest_is_filled_up(
+    name: str, options: set[str], filled: str
+) -> None:
+    found = space(name)
+    assert found.filled is not None
+    assert ({one.name for one in found.options}, found.filled.name) == (options, filled)
+
+
+@pytest.mark.parametrize("name", ["mlp-transformer", "attention-mlp", "linear-memory", "sequence-encoder"])
+def test_every_shape_fits_and_none_is_there_twice(name: str) -> None:
+    candidates = space(name).candidates()
+    assert len({one.config for one in candidates}) == len(candidates)
+    for one in candidates:
+        assert one.parameters == measure(REGISTRY.architecture(name), one.config, SHAPE, "all")
+        assert SMALLEST * 3000 <= one.parameters <= 3000
+
+
+def test_a_filled_shape_has_no_room_for_one_more() -> None:
+    architecture = REGISTRY.architecture("mlp-transformer")
+    for one in space("mlp-transformer").candidates():
+        larger = type(one.config)(**{**vars(one.config), "w": one.config.w + 1})
+        assert measure(architecture, larger, SHAPE, "all") > 3000
+
+
+def test_heads_may_be_smaller_than_the_stream_and_share_a_projection() -> None:
+    configs = [one.config for one in space("aot", layers=1).candidates()]
+    assert any(one.d_h < one.d and not one.shared_projection for one in configs)
+    assert any(one.d_h < one.d and one.shared_projection for one in configs)
+    assert {one.layers for one in configs} == {1}
+
+
+def test_an_option_that_is_given_stays() -> None:
+    configs = [one.config for one in space("mlp-transformer", d=5, bias=False).candidates()]
+    assert {(one.d, one.bias) for one in configs} == {(5, False)}
+
+
+def test_a_single_option_is_also_tried_at_less_than_the_budget() -> None:
+    found = [one.config.d for one in space("sequence-encoder", 9 * 930).candidates()]
+    assert found[0] == 9
+    assert min(found) == 6  # the next one on the grid would be less than half of the budget
+
+
+@dataclass(frozen=True)
+class Steep:
+    """An option whose size grows with its square, beside a minimum of 0 and a maximum."""
+
+    width: int = option(4, help="width", minimum=0, maximum=50)
+
+
+def steep(shape: Shape, config: Steep) -> Any:
+    from torch import nn
+
+    return nn.Linear(config.width + 1, config.width + 1, bias=False)
+
+
+def test_sizes_need_not_grow_evenly_and_maxima_are_kept() -> None:
+    one = Architecture(name="steep", summary="", reference="", config=Steep, build=steep)
+    assert Space(one, SHAPE, Budget(1000), {}).candidates()[0].config == Steep(width=30)
+    assert Space(one, SHAPE, Budget(4000), {}).candidates()[0].config == Steep(width=50)
+
+
+def test_what_is_too_large_at_its_smallest_does_not_fit() -> None:
+    with pytest.raises(DoesNotFit, match="at most 100 parameters"):
+        space("lookup", 100).candidates()
+
+
+def test_spread_begins_with_the_first_and_ends_when_all_are_taken() -> None:
+    candidates = space("mlp-transformer").candidates()
+    taken = spread(candidates, 5)
+    assert taken[0] == candidates[0]
+    assert len(set(taken)) == 5
+    assert len(spread(candidates, 10_000)) == len(candidates)
+
+
+def test_the_nearest_shapes_are_a_step_away() -> None:
+    candidates = space("mlp-transformer").candidates()
+    own = candidates[0].config
+    for one in nearest(candidates[0], candidates, 3):
+        changed = [name for name in ("d", "layers", "bias") if getattr(one.config, name) != getattr(own, name)]
+        assert len(changed) == 1
+
+
+def test_whole_numbers_keep_to_what_an_option_allows() -> None:
+    (known,) = Space(
+        Architecture(name="steep", summary="", reference="", config=Steep, build=steep), SHAPE, Budget(1000), {}
+    ).options
+    assert whole_numbers(known, 2) == [1, 2, 3, 4, 6, 8]
+    assert max(whole_numbers(known, 40)) == 40

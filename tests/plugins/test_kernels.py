@@ -182,6 +182,13 @@ MLP_CASES = [
     mlp(4, 3, A=17, d=5, w=11, bias=False),
     mlp(70, 2, A=5, d=2, w=10),
     mlp(5, 1, A=20, d=3, w=4),
+    mlp(6, 2, d=4, w=0, layers=2),
+    mlp(9, 2, d=10, w=60, layers=3),
+    mlp(11, 2, 50, d=7, w=33, layers=3, skip_position=False),
+    mlp(20, 2, 65, A=3, d=9, w=17, layers=2, bias=False, skip_position=False),
+    mlp(70, 2, A=5, d=3, w=10, layers=2, scale=False),
+    mlp(3, 2, d=1, w=3, layers=4),
+    mlp(9, 2, A=31, d=16, w=64, layers=3, skip_position=False),
 ]
 ATTENTION_MLP_CASES = [
     attention_mlp(5, 1, d=3, w=4),
@@ -231,6 +238,7 @@ SMALL = [
     linear_memory(6, 3, 100, A=4, d=8),
     aot(9, 2, d=6, H=5, layers=3),
     aot(9, 2, 50, A=4, d=6, d_h=3, H=9, layers=2, shared_projection=True, one_projection=True),
+    mlp(9, 2, d=6, w=30, layers=3, skip_position=False),
 ]
 ONE_OF_EACH = [SMALL[0], SMALL[2], SMALL[5], SMALL[6], SMALL[8]]
 cases = pytest.mark.parametrize("case", SMALL, ids=str)
@@ -265,16 +273,19 @@ def _heads(state: State, place: str, stream: Tensor, config: Any) -> Tensor:
 
 def mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     word, position = state["word.weight"], state["position.weight"]
-    layer = {name.removeprefix("layers.0."): value for name, value in state.items()}
     streams = []
     for context in tokens:
-        read = word[context] + position  # [S, d]
-        scores = (read @ layer["key"].T) @ (layer["query"] @ read[-1])
-        weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(0)
-        stream = read[-1] if config.skip_position else word[context[-1]]
-        stream = stream + layer["output"] @ (layer["value"] @ (weights @ read))
-        hidden = layer["hidden.weight"] @ stream + layer.get("hidden.bias", torch.zeros(()))
-        streams.append(stream + layer["project.weight"] @ nn.functional.gelu(hidden))
+        stream = word[context] + (position if config.skip_position else 0)  # [S, d]
+        for at in range(config.layers):
+            layer = {name.removeprefix(f"layers.{at}."): value for name, value in state.items()}
+            read = stream if config.skip_position else stream + position
+            scores = (read @ layer["query"].T) @ (read @ layer["key"].T).T  # [S, S]
+            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+            weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(1)
+            stream = stream + weights @ read @ layer["value"].T @ layer["output"].T
+            hidden = stream @ layer["hidden.weight"].T + layer.get("hidden.bias", torch.zeros(()))
+            stream = stream + nn.functional.gelu(hidden) @ layer["project.weight"].T
+        streams.append(stream[-1])
     return torch.stack(streams) @ state["unembed.weight"].T
 
 
@@ -466,6 +477,7 @@ MEMORISABLE = [
     aot(7, 2, d=6, H=8),
     aot(7, 2, d=6, H=4, layers=3),
     mlp(7, 2, 30, d=8, w=64),
+    mlp(7, 2, 30, d=8, w=32, layers=2),
     attention_mlp(7, 2, 30, d=8, w=32),
     attention_mlp(7, 2, 30, d=8, w=64, tied=True),
     linear_memory(7, 2, 30, d=20),
@@ -584,16 +596,17 @@ BETAS = np.array([[0.9, 0.99]], dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    ("S", "options", "reason"),
+    ("case", "reason"),
     [
-        (3, {"layers": 2}, "several layers for S=2, not layers=2 for S=3"),
-        (2, {"H": 0}, "at least one head, not H=0"),
+        (aot(6, 3, d=4, H=2, layers=2), "several layers for S=2, not layers=2 for S=3"),
+        (aot(6, 2, d=4, H=0), "at least one head, not H=0"),
+        (mlp(6, 1, d=4, w=2, layers=3), "several layers for S=2, not layers=3 for S=1"),
     ],
+    ids=str,
 )
-def test_attention_that_is_not_covered(S: int, options: dict[str, int], reason: str) -> None:
-    case = aot(6, S, **{"d": 4, "H": 2, **options})
+def test_sizes_that_are_not_covered(case: Case, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
-        train_aot([case.model()], [case.facts(dense=False)], BETAS)
+        case.trainer(case.model(), facts=case.facts(dense=False))
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)

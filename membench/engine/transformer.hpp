@@ -45,27 +45,23 @@ inline void product(float* out, Index row, View a, View b, Index size, float fac
         }
 }
 
-// Words, positions, and one head of dimension d that adds to the stream of the last position. A Shape has
-// `vocab`, `length`, `d`, `factor` of the scores, and `skip_position`: the residual stream holds the position.
+// One head of dimension d: from what it reads at each position to what it adds to the stream of the last position. A
+// Shape has `length`, `d`, and `factor` of the scores.
 template <class Shape>
-class MixingHead {
+class Attention {
   public:
-    MixingHead(const Shape& shape, Index row)
-        : s(shape),
-          d(s.d),
+    Attention(const Shape& shape, Index row)
+        : factor(shape.factor),
+          d(shape.d),
           dl(padded(d)),
-          n(padded(s.vocab)),
-          end(s.length - 1),
+          end(shape.length - 1),
           row(row),
-          table(s.length * d * n),
-          to_table(s.length * d * n),
-          to_skip(d * n),
           score_map(dl * dl),
           to_score_map(dl * dl),
           update_map(dl * dl),
           to_update_map(dl * dl),
-          inputs(s.length * d * row),
-          to_inputs(s.length * d * row),
+          inputs(shape.length * d * row),
+          to_inputs(shape.length * d * row),
           wanted(d * row),
           to_wanted(dl * row),
           weights(end * row),
@@ -74,79 +70,25 @@ class MixingHead {
           to_mixed(d * row) {}
 
     void take(Parameters& parameters) {
-        word = parameters.next(d, s.vocab);
-        position = parameters.next(s.length, d);
         for (Parameter* map : {&query, &key, &value, &output}) *map = parameters.next(d, d);
     }
 
     void begin() {
-        for (Buffer* buffer : {&to_table, &to_skip, &to_score_map, &to_update_map}) buffer->clear();
-        product(score_map, dl, {query.w, 1, dl}, {key.w, dl, 1}, d, s.factor);
+        for (Buffer* buffer : {&to_score_map, &to_update_map}) buffer->clear();
+        product(score_map, dl, {query.w, 1, dl}, {key.w, dl, 1}, d, factor);
         product(update_map, dl, {output.w, dl, 1}, {value.w, dl, 1}, d, 1.0f);
-        for (Index at = 0; at <= end; ++at)
-            for (Index i = 0; i < d; ++i)
-                for (Index t = 0; t < n; t += LANES)
-                    lanes(table + (at * d + i) * n + t) = lanes(word.w + i * n + t) + position.w[at * dl + i];
-    }
-
-    // stream: [d, row]
-    void forward(const Block& block, float* stream) {
-        look_up(block);
-        attend(block.width, stream);
-    }
-
-    void backward(const Block& block, const float* to_stream) {
-        attend_back(block.width, to_stream);
-        look_up_back(block, to_stream);
     }
 
     void finish() {
-        product(query.g, dl, {key.w, dl, 1}, {to_score_map, 1, dl}, d, s.factor);
-        product(key.g, dl, {query.w, dl, 1}, {to_score_map, dl, 1}, d, s.factor);
+        product(query.g, dl, {key.w, dl, 1}, {to_score_map, 1, dl}, d, factor);
+        product(key.g, dl, {query.w, dl, 1}, {to_score_map, dl, 1}, d, factor);
         product(value.g, dl, {output.w, 1, dl}, {to_update_map, dl, 1}, d, 1.0f);
         product(output.g, dl, {to_update_map, dl, 1}, {value.w, 1, dl}, d, 1.0f);
-        for (Index at = 0; at <= end; ++at) {
-            add(word.g, to_table + at * d * n, d * n);
-            for (Index i = 0; i < d; ++i) position.g[at * dl + i] = row_sum(to_table + (at * d + i) * n, n);
-        }
-        add(word.g, to_skip, d * n);
     }
 
-  private:
-    // inputs: [S, d, row], of which all but the last are differences from the last
+    // [d, row]: what is read at a position; but for the last, its difference from what is read there
     float* input(Index at) { return inputs + at * d * row; }
     float* to_input(Index at) { return to_inputs + at * d * row; }
-
-    void look_up(const Block& block) {
-        for (Index at = end; at >= 0; --at)
-            for (Index i = 0; i < d; ++i) {
-                const float* values = table + (at * d + i) * n;
-                const float* last = input(end) + i * row;
-                float* out = input(at) + i * row;
-                for (Index c = 0; c < block.width; ++c) {
-                    const float value = values[block.tokens[c * s.length + at]];
-                    out[c] = at == end ? value : value - last[c];
-                }
-            }
-    }
-
-    void look_up_back(const Block& block, const float* to_stream) {
-        float* to_last = to_input(end);
-        for (Index at = 0; at <= end; ++at)
-            for (Index i = 0; i < d; ++i) {
-                float* out = to_table + (at * d + i) * n;
-                for (Index c = 0; c < block.width; ++c) {
-                    const float pull = to_input(at)[i * row + c];
-                    out[block.tokens[c * s.length + at]] += pull;
-                    if (at < end) to_last[i * row + c] -= pull;
-                }
-            }
-        Buffer& skip = s.skip_position ? to_table : to_skip;
-        const Index first = s.skip_position ? end * d * n : 0;
-        for (Index i = 0; i < d; ++i)
-            for (Index c = 0; c < block.width; ++c)
-                skip[first + i * n + block.tokens[c * s.length + end]] += to_stream[i * row + c];
-    }
 
     void attend(Index width, float* stream) {
         multiply(wanted, row, {score_map, 1, dl}, input(end), row, d, d, width);
@@ -154,12 +96,10 @@ class MixingHead {
             for (Index at = 0; at < end; ++at) lanes(weights + at * row + c) = dot(wanted + c, input(at) + c);
             softmax(c);
             for (Index i = 0; i < d; ++i) {
-                const Lanes last = lanes(input(end) + i * row + c);
-                Lanes sum = last;
+                Lanes sum = lanes(input(end) + i * row + c);
                 for (Index at = 0; at < end; ++at)
                     sum += lanes(weights + at * row + c) * lanes(input(at) + i * row + c);
                 lanes(mixed + i * row + c) = sum;
-                lanes(stream + i * row + c) = s.skip_position ? last : last - position.w[end * dl + i];
             }
         }
         multiply(stream, row, {update_map, dl, 1}, mixed, row, d, d, width, true);
@@ -187,6 +127,17 @@ class MixingHead {
         multiply(to_input(end), row, {score_map, dl, 1}, to_wanted, row, d, d, width, true);
     }
 
+    // The same where a position sees nothing but itself; read: [d, width], padded by rows of zeros.
+    void attend_to_itself(const float* read, Index width, float* stream) {
+        multiply(stream, width, {update_map, dl, 1}, read, width, d, d, width, true);
+    }
+
+    void attend_to_itself_back(const float* read, const float* to_stream, Index width, float* to_read) {
+        contract(to_update_map, dl, read, width, to_stream, width, d, d, width);
+        multiply(to_read, width, {update_map, 1, dl}, to_stream, width, d, d, width, true);
+    }
+
+  private:
     Lanes dot(const float* a, const float* b) const {
         Lanes sum{};
         for (Index i = 0; i < d; ++i) sum += lanes(a + i * row) * lanes(b + i * row);
@@ -213,16 +164,111 @@ class MixingHead {
         }
     }
 
-    const Shape s;
-    const Index d, dl, n, end, row;       // end: the last position; row: distance between rows of a block
-    Parameter word, position;             // [d, n] and [S, dl]
+    const float factor;
+    const Index d, dl, end, row;          // end: the last position; row: distance between rows of a block
     Parameter query, key, value, output;  // [d, dl]
-    Buffer table, to_table, to_skip;                            // [S, d, n] and [d, n]: of tokens
     Buffer score_map, to_score_map, update_map, to_update_map;  // [d, dl]
     Buffer inputs, to_inputs;                                   // [S, d, row], and so on: of contexts
     Buffer wanted, to_wanted;                                   // what the head looks for
     Buffer weights, slopes;                                     // [S - 1, row]: of its attention
     Buffer mixed, to_mixed;
+};
+
+// Words, positions, and a head that reads them and adds to the stream of the last position. A Shape has also `vocab`,
+// and `skip_position`: the residual stream holds the position.
+template <class Shape>
+class MixingHead {
+  public:
+    MixingHead(const Shape& shape, Index row)
+        : attention(shape, row),
+          s(shape),
+          d(s.d),
+          dl(padded(d)),
+          n(padded(s.vocab)),
+          end(s.length - 1),
+          row(row),
+          table(s.length * d * n),
+          to_table(s.length * d * n),
+          to_skip(d * n) {}
+
+    void take(Parameters& parameters) {
+        word = parameters.next(d, s.vocab);
+        position = parameters.next(s.length, d);
+        attention.take(parameters);
+    }
+
+    void begin() {
+        for (Buffer* buffer : {&to_table, &to_skip}) buffer->clear();
+        attention.begin();
+        for (Index at = 0; at <= end; ++at)
+            for (Index i = 0; i < d; ++i)
+                for (Index t = 0; t < n; t += LANES)
+                    lanes(table + (at * d + i) * n + t) = lanes(word.w + i * n + t) + position.w[at * dl + i];
+    }
+
+    // stream: [d, row]
+    void forward(const Block& block, float* stream) {
+        look_up(block, stream);
+        attention.attend(block.width, stream);
+    }
+
+    void backward(const Block& block, const float* to_stream) {
+        attention.attend_back(block.width, to_stream);
+        look_up_back(block, to_stream);
+    }
+
+    void finish() {
+        attention.finish();
+        for (Index at = 0; at <= end; ++at) {
+            add(word.g, to_table + at * d * n, d * n);
+            for (Index i = 0; i < d; ++i) position.g[at * dl + i] += row_sum(to_table + (at * d + i) * n, n);
+        }
+        add(word.g, to_skip, d * n);
+    }
+
+    Parameter word, position;  // [d, n] and [S, dl]
+    Attention<Shape> attention;
+
+  private:
+    void look_up(const Block& block, float* stream) {
+        for (Index at = end; at >= 0; --at)
+            for (Index i = 0; i < d; ++i) {
+                const float* values = table + (at * d + i) * n;
+                const float* last = attention.input(end) + i * row;
+                float* out = attention.input(at) + i * row;
+                for (Index c = 0; c < block.width; ++c) {
+                    const float value = values[block.tokens[c * s.length + at]];
+                    out[c] = at == end ? value : value - last[c];
+                }
+            }
+        for (Index i = 0; i < d; ++i) {
+            const float here = s.skip_position ? 0.0f : position.w[end * dl + i];
+            for (Index c = 0; c < block.width; c += LANES)
+                lanes(stream + i * row + c) = lanes(attention.input(end) + i * row + c) - here;
+        }
+    }
+
+    void look_up_back(const Block& block, const float* to_stream) {
+        float* to_last = attention.to_input(end);
+        for (Index at = 0; at <= end; ++at)
+            for (Index i = 0; i < d; ++i) {
+                float* out = to_table + (at * d + i) * n;
+                for (Index c = 0; c < block.width; ++c) {
+                    const float pull = attention.to_input(at)[i * row + c];
+                    out[block.tokens[c * s.length + at]] += pull;
+                    if (at < end) to_last[i * row + c] -= pull;
+                }
+            }
+        Buffer& skip = s.skip_position ? to_table : to_skip;
+        const Index first = s.skip_position ? end * d * n : 0;
+        for (Index i = 0; i < d; ++i)
+            for (Index c = 0; c < block.width; ++c)
+                skip[first + i * n + block.tokens[c * s.length + end]] += to_stream[i * row + c];
+    }
+
+    const Shape s;
+    const Index d, dl, n, end, row;       // end: the last position; row: distance between rows of a block
+    Buffer table, to_table, to_skip;  // [S, d, n] and [d, n]: of tokens
 };
 
 // One hidden layer, beside a stream that it adds to. A Shape has `d`, `neurons`, `bias`, and the neurons' activation:
@@ -243,6 +289,9 @@ class Neurons {
         if (s.bias) bias_ = parameters.next(1, w_);
         project_ = parameters.next(d_, w_);
     }
+
+    // The parameters of `other`, for a stream beside its own.
+    void share(const Neurons& other) { hidden_ = other.hidden_, bias_ = other.bias_, project_ = other.project_; }
 
     void begin() {}
 
@@ -278,9 +327,23 @@ class Neurons {
     Buffer values_, slopes_;      // [contexts, w]
 };
 
+// What may come between a layer and the readout; here, nothing does.
+struct NothingAbove {
+    template <class Shape>
+    NothingAbove(const Shape&, Index) {}
+    void take(Parameters&) {}
+    template <class Head, class Layer>
+    void begin(Head&, const Layer&) {}
+    void forward(const Block&, float*) {}
+    void backward(const Block&, float*) {}
+    template <class Head>
+    void finish(Head&) {}
+};
+
 // A Model for the Trainer of kernel.hpp: a head that mixes tokens, then a layer that is made from (Shape, row) and has
-// the methods of Neurons. The parameters are those of the head, of the layer, and `unembed`.
-template <class Shape, class Layer>
+// the methods of Neurons, then what is above it, if anything is. The parameters are those of the head, of the layer, of
+// what is above, and `unembed`.
+template <class Shape, class Layer, class Above = NothingAbove>
 class HeadThenLayer {
   public:
     HeadThenLayer(const Shape& shape, const Facts& facts, const Run& run)
@@ -288,6 +351,7 @@ class HeadThenLayer {
           row(std::max(run.block, facts.width) + LANES),
           head(s, row),
           layer(s, row),
+          above(s, row),
           readout(s.answers, s.d, row),
           stream(s.d * row),
           to_stream(s.d * row),
@@ -302,6 +366,7 @@ class HeadThenLayer {
         take({weights, gradient});
         head.begin();
         layer.begin();
+        above.begin(head, layer);
     }
 
     void exact(const Facts& facts, Score& score) {
@@ -311,12 +376,15 @@ class HeadThenLayer {
     void block(const Block& block, Score& score) {
         head.forward(block, stream);
         layer.forward(stream, block.width, after);
+        above.forward(block, after);
         readout(block, after, unembed.w, to_after, unembed.g, score);
+        above.backward(block, to_after);
         layer.backward(stream, to_after, block.width, to_stream);
         head.backward(block, to_stream);
     }
 
     void finish() {
+        above.finish(head);
         layer.finish();
         head.finish();
     }
@@ -325,6 +393,7 @@ class HeadThenLayer {
     void take(Parameters parameters) {
         head.take(parameters);
         layer.take(parameters);
+        above.take(parameters);
         unembed = parameters.next(s.d, s.answers);
         size_ = parameters.size();
     }
@@ -334,6 +403,7 @@ class HeadThenLayer {
     Index size_;
     MixingHead<Shape> head;
     Layer layer;
+    Above above;
     Readout readout;
     Parameter unembed;                          // [d, padded answers]
     Buffer stream, to_stream, after, to_after;  // [d, row]: before the layer, and after it

@@ -1,4 +1,4 @@
-"""Fused training of attention-only transformers with one layer; the steps themselves are in kernel.cpp."""
+"""Fused training of attention-only transformers; the steps themselves are in kernel.cpp."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class Shape(ctypes.Structure):
         ("inner", ctypes.c_int64),
         ("d_h", ctypes.c_int64),
         ("heads", ctypes.c_int64),
+        ("layers", ctypes.c_int64),
         ("compressed", ctypes.c_int32),
+        ("one_projection", ctypes.c_int32),
         ("skip_position", ctypes.c_int32),
         ("factor", ctypes.c_float),
     )
 
 
 def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
-    """A Trainer for replicas of an AttentionOnly with one layer and at least one head."""
+    """A Trainer for replicas of an AttentionOnly with at least one head, and with one layer or two positions."""
     shape = _shape(modules, facts)
-    layout = Layout(modules[0], _sections(cast("AttentionOnly", modules[0])))
+    layout = Layout(modules[0], _sections(shape))
     return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, by_pairs=True)
 
 
@@ -47,9 +49,7 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
     model = modules[0]
     if not isinstance(model, AttentionOnly):
         raise NotApplicable(f"the kernel trains AttentionOnly, not {type(model).__name__}")
-    if len(model.layers) != 1:
-        raise NotApplicable(f"the kernel trains one layer, not layers={len(model.layers)}")
-    layer = cast("Heads", model.layers[0])
+    layers, layer = len(model.layers), cast("Heads", model.layers[0])
     heads, d_h, inner = layer.query.shape
     if heads == 0:
         raise NotApplicable("the kernel needs at least one head, not H=0")
@@ -59,30 +59,28 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
         raise NotApplicable(
             f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
         )
-    compressed = _projection(model) is not None
+    if layers > 1 and length != 2:
+        raise NotApplicable(f"the kernel trains several layers for S=2, not layers={layers} for S={length}")
+    one_projection = model.compress is not None
+    compressed = one_projection or layer.compress is not None
     if compressed and model.skip_position:
         raise NotApplicable("the kernel keeps the position out of the residual stream when heads share a projection")
-    return Shape(vocab, length, answers, d, inner, d_h, heads, compressed, model.skip_position, layer.factor)
+    sizes = vocab, length, answers, d, inner, d_h, heads, layers
+    return Shape(*sizes, compressed, one_projection, model.skip_position, layer.factor)
 
 
-def _projection(model: AttentionOnly) -> str | None:
-    """What the names of the projection that heads share begin with, or None if there is none."""
-    if model.compress is not None:
-        return ""
-    return None if cast("Heads", model.layers[0]).compress is None else "layers.0."
-
-
-def _sections(model: AttentionOnly) -> list[Section]:
+def _sections(shape: Shape) -> list[Section]:
     """The parameters in the order of kernel.cpp: tokens, answers and heads come last, where they are padded."""
-    place = _projection(model)
-    shared = [] if place is None else [Section(f"{place}compress", (1, 0)), Section(f"{place}decompress", (0, 1))]
-    return [
-        Section("word.weight", (1, 0)),
-        Section("position.weight", (0, 1)),
-        Section("layers.0.query", (1, 2, 0)),
-        Section("layers.0.key", (1, 2, 0)),
-        Section("layers.0.value", (1, 2, 0)),
-        Section("layers.0.output", (2, 1, 0)),
-        *shared,
-        Section("unembed.weight", (1, 0)),
-    ]
+    sections = [Section("word.weight", (1, 0)), Section("position.weight", (0, 1))]
+    for layer in range(shape.layers):
+        place = f"layers.{layer}."
+        sections += [
+            Section(f"{place}query", (1, 2, 0)),
+            Section(f"{place}key", (1, 2, 0)),
+            Section(f"{place}value", (1, 2, 0)),
+            Section(f"{place}output", (2, 1, 0)),
+        ]
+        if shape.compressed and not (shape.one_projection and layer > 0):
+            holder = "" if shape.one_projection else place
+            sections += [Section(f"{holder}compress", (1, 0)), Section(f"{holder}decompress", (0, 1))]
+    return [*sections, Section("unembed.weight", (1, 0))]

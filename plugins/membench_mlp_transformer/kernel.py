@@ -1,4 +1,4 @@
-"""Fused training of MLP transformers with one layer; the steps themselves are in kernel.cpp."""
+"""Fused training of MLP transformers; the steps themselves are in kernel.cpp."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Shape(ctypes.Structure):
         ("answers", ctypes.c_int64),
         ("d", ctypes.c_int64),
         ("neurons", ctypes.c_int64),
+        ("layers", ctypes.c_int64),
         ("bias", ctypes.c_int32),
         ("skip_position", ctypes.c_int32),
         ("factor", ctypes.c_float),
@@ -35,9 +36,9 @@ class Shape(ctypes.Structure):
 
 
 def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: NDArray[np.float32]) -> Trainer:
-    """A Trainer for replicas of an MLPTransformer with one layer."""
+    """A Trainer for replicas of an MLPTransformer with one layer or two positions."""
     shape = _shape(modules, facts)
-    layout = Layout(modules[0], _sections(bool(shape.bias)))
+    layout = Layout(modules[0], _sections(shape))
     return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, block=BLOCK)
 
 
@@ -52,24 +53,20 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
         raise NotApplicable(
             f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
         )
-    if len(model.layers) != 1:
-        raise NotApplicable(f"the kernel trains one layer, not layers={len(model.layers)}")
-    layer = cast("Layer", model.layers[0])
-    bias = layer.hidden.bias is not None
-    return Shape(vocab, length, answers, d, len(layer.hidden.weight), bias, model.skip_position, layer.factor)
+    layers, layer = len(model.layers), cast("Layer", model.layers[0])
+    if layers > 1 and length != 2:
+        raise NotApplicable(f"the kernel trains several layers for S=2, not layers={layers} for S={length}")
+    sizes = vocab, length, answers, d, len(layer.hidden.weight), layers
+    return Shape(*sizes, layer.hidden.bias is not None, model.skip_position, layer.factor)
 
 
-def _sections(bias: bool) -> list[Section]:
+def _sections(shape: Shape) -> list[Section]:
     """The parameters in the order of kernel.cpp: tokens, answers and neurons come last, where they are padded."""
-    return [
-        Section("word.weight", (1, 0)),
-        Section("position.weight", (0, 1)),
-        Section("layers.0.query", (0, 1)),
-        Section("layers.0.key", (0, 1)),
-        Section("layers.0.value", (0, 1)),
-        Section("layers.0.output", (0, 1)),
-        Section("layers.0.hidden.weight", (1, 0)),
-        *([Section("layers.0.hidden.bias", (0,))] if bias else []),
-        Section("layers.0.project.weight", (0, 1)),
-        Section("unembed.weight", (1, 0)),
-    ]
+    sections = [Section("word.weight", (1, 0)), Section("position.weight", (0, 1))]
+    for place in (f"layers.{layer}." for layer in range(shape.layers)):
+        sections += [Section(f"{place}{name}", (0, 1)) for name in ("query", "key", "value", "output")]
+        sections.append(Section(f"{place}hidden.weight", (1, 0)))
+        if shape.bias:
+            sections.append(Section(f"{place}hidden.bias", (0,)))
+        sections.append(Section(f"{place}project.weight", (0, 1)))
+    return [*sections, Section("unembed.weight", (1, 0))]

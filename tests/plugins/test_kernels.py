@@ -61,6 +61,7 @@ class Case:
         module = self.architecture.build(self.shape, self.config)
         if self.architecture is LINEAR_MEMORY:  # one small matrix, where others multiply several
             gain = 100 * gain**3
+        gain **= 2 / (1 + getattr(self.config, "layers", 1))  # layers multiply, and with them float32's errors
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.mul_(gain)
@@ -138,6 +139,18 @@ AOT_CASES = [
     aot(20, 2, 150, A=90, d=9, d_h=4, H=7, skip_position=False),
     aot(4, 3, A=17, d=5, H=11),
     aot(130, 2, A=5, d=2, H=2),
+    aot(6, 2, d=4, H=1, layers=2),
+    aot(9, 2, d=10, H=21, layers=3),
+    aot(11, 2, d=7, d_h=3, H=17, layers=3, skip_position=False),
+    aot(13, 2, 90, d=6, H=12, layers=2, skip_position=False),
+    aot(20, 2, 150, A=90, d=9, d_h=4, H=7, layers=3),
+    aot(70, 2, d=3, H=5, layers=3, shared_projection=True),
+    aot(130, 2, A=5, d=2, H=2, layers=2),
+    aot(3, 2, d=1, H=1, layers=4),
+    aot(8, 2, d=5, H=10, layers=2, shared_projection=True, skip_position=True, scale=False),
+    aot(8, 2, d=6, d_h=3, H=10, layers=3, shared_projection=True),
+    aot(8, 2, d=6, d_h=3, H=10, layers=3, shared_projection=True, one_projection=True),
+    aot(20, 2, 150, A=3, d=3, d_h=9, H=10, layers=2, shared_projection=True, one_projection=True),
     aot(8, 2, A=3, d=6, d_h=3, H=10, shared_projection=True),
     aot(12, 2, 40, A=33, d=5, d_h=7, H=6, shared_projection=True),
     aot(7, 1, A=20, d=3, H=2),
@@ -169,6 +182,13 @@ MLP_CASES = [
     mlp(4, 3, A=17, d=5, w=11, bias=False),
     mlp(70, 2, A=5, d=2, w=10),
     mlp(5, 1, A=20, d=3, w=4),
+    mlp(6, 2, d=4, w=0, layers=2),
+    mlp(9, 2, d=10, w=60, layers=3),
+    mlp(11, 2, 50, d=7, w=33, layers=3, skip_position=False),
+    mlp(20, 2, 65, A=3, d=9, w=17, layers=2, bias=False, skip_position=False),
+    mlp(70, 2, A=5, d=3, w=10, layers=2, scale=False),
+    mlp(3, 2, d=1, w=3, layers=4),
+    mlp(9, 2, A=31, d=16, w=64, layers=3, skip_position=False),
 ]
 ATTENTION_MLP_CASES = [
     attention_mlp(5, 1, d=3, w=4),
@@ -216,6 +236,9 @@ SMALL = [
     attention_mlp(6, 3, 100, A=4, d=5, w=9),
     linear_memory(9, 2, d=11),
     linear_memory(6, 3, 100, A=4, d=8),
+    aot(9, 2, d=6, H=5, layers=3),
+    aot(9, 2, 50, A=4, d=6, d_h=3, H=9, layers=2, shared_projection=True, one_projection=True),
+    mlp(9, 2, d=6, w=30, layers=3, skip_position=False),
 ]
 ONE_OF_EACH = [SMALL[0], SMALL[2], SMALL[5], SMALL[6], SMALL[8]]
 cases = pytest.mark.parametrize("case", SMALL, ids=str)
@@ -224,35 +247,45 @@ cases = pytest.mark.parametrize("case", SMALL, ids=str)
 def aot_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     """The model, one context at a time, as its definition reads."""
     word, position = state["word.weight"], state["position.weight"]
-    query, key, value, output = (state[f"layers.0.{name}"] for name in ("query", "key", "value", "output"))
-    compress, decompress = (state.get(name, state.get(f"layers.0.{name}")) for name in ("compress", "decompress"))
     streams = []
     for context in tokens:
         stream = word[context] + (position if config.skip_position else 0)  # [S, d]
-        read = stream if compress is None else stream @ compress.T
-        read = read if config.skip_position else read + position
-        update = torch.zeros_like(read[-1])
-        for h in range(config.H):
-            scores = (read @ key[h].T) @ (query[h] @ read[-1])
-            weights = (scores / math.sqrt(config.d_h) if config.scale else scores).softmax(0)
-            update = update + output[h] @ (value[h] @ (weights @ read))
-        update = update if decompress is None else decompress @ update
-        streams.append(stream[-1] + update)
+        for layer in range(config.layers):
+            stream = stream + _heads(state, f"layers.{layer}.", stream, config)
+        streams.append(stream[-1])
     return torch.stack(streams) @ state["unembed.weight"].T
+
+
+def _heads(state: State, place: str, stream: Tensor, config: Any) -> Tensor:
+    """What the heads of one layer write at each position, [S, d]."""
+    query, key, value, output = (state[place + name] for name in ("query", "key", "value", "output"))
+    compress, decompress = (state.get(name, state.get(place + name)) for name in ("compress", "decompress"))
+    read = stream if compress is None else stream @ compress.T
+    read = read if config.skip_position else read + state["position.weight"]
+    update = torch.zeros_like(read)
+    for h in range(config.H):
+        scores = (read @ query[h].T) @ (read @ key[h].T).T  # [S, S]
+        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+        weights = (scores / math.sqrt(config.d_h) if config.scale else scores).softmax(1)
+        update = update + weights @ read @ value[h].T @ output[h].T
+    return update if decompress is None else update @ decompress.T
 
 
 def mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     word, position = state["word.weight"], state["position.weight"]
-    layer = {name.removeprefix("layers.0."): value for name, value in state.items()}
     streams = []
     for context in tokens:
-        read = word[context] + position  # [S, d]
-        scores = (read @ layer["key"].T) @ (layer["query"] @ read[-1])
-        weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(0)
-        stream = read[-1] if config.skip_position else word[context[-1]]
-        stream = stream + layer["output"] @ (layer["value"] @ (weights @ read))
-        hidden = layer["hidden.weight"] @ stream + layer.get("hidden.bias", torch.zeros(()))
-        streams.append(stream + layer["project.weight"] @ nn.functional.gelu(hidden))
+        stream = word[context] + (position if config.skip_position else 0)  # [S, d]
+        for at in range(config.layers):
+            layer = {name.removeprefix(f"layers.{at}."): value for name, value in state.items()}
+            read = stream if config.skip_position else stream + position
+            scores = (read @ layer["query"].T) @ (read @ layer["key"].T).T  # [S, S]
+            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+            weights = (scores / math.sqrt(config.d) if config.scale else scores).softmax(1)
+            stream = stream + weights @ read @ layer["value"].T @ layer["output"].T
+            hidden = stream @ layer["hidden.weight"].T + layer.get("hidden.bias", torch.zeros(()))
+            stream = stream + nn.functional.gelu(hidden) @ layer["project.weight"].T
+        streams.append(stream[-1])
     return torch.stack(streams) @ state["unembed.weight"].T
 
 
@@ -442,7 +475,9 @@ def test_a_tie_is_wrong(case: Case) -> None:
 
 MEMORISABLE = [
     aot(7, 2, d=6, H=8),
+    aot(7, 2, d=6, H=4, layers=3),
     mlp(7, 2, 30, d=8, w=64),
+    mlp(7, 2, 30, d=8, w=32, layers=2),
     attention_mlp(7, 2, 30, d=8, w=32),
     attention_mlp(7, 2, 30, d=8, w=64, tied=True),
     linear_memory(7, 2, 30, d=20),
@@ -561,12 +596,17 @@ BETAS = np.array([[0.9, 0.99]], dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"), [({"layers": 2}, "one layer, not layers=2"), ({"H": 0}, "at least one head, not H=0")]
+    ("case", "reason"),
+    [
+        (aot(6, 3, d=4, H=2, layers=2), "several layers for S=2, not layers=2 for S=3"),
+        (aot(6, 2, d=4, H=0), "at least one head, not H=0"),
+        (mlp(6, 1, d=4, w=2, layers=3), "several layers for S=2, not layers=3 for S=1"),
+    ],
+    ids=str,
 )
-def test_attention_that_is_not_covered(options: dict[str, int], reason: str) -> None:
-    case = aot(6, 2, **{"d": 4, "H": 2, **options})
+def test_sizes_that_are_not_covered(case: Case, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
-        train_aot([case.model()], [case.facts(dense=False)], BETAS)
+        case.trainer(case.model(), facts=case.facts(dense=False))
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)

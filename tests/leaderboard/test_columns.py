@@ -40,6 +40,7 @@ def records(by: str) -> list[Any]:
         "task": task,
         "bounds": [*bounds, support],
         "size": {"parameters": 3000, "without_embeddings": 1500, "buffers": 7, "identifiable": 2000},
+        "run": {"tuned": {"shapes": 30}},
     }
     metrics = {"kl": 0.125, "excess_kl": 0.0625, "associations": 2490.0, "bits": 9000.0, "bits_per_parameter": 3.0}
     measured = [

@@ -230,7 +230,7 @@ MODELS = (
     Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, mean=False, terminal=NONE, markdown=NONE,
            varying=True),
     Column("shapes", "shapes tried",
-           "Shapes of the architecture that `tune` tried to find this one; none: it was given.", ",.0f",
+           "Shapes of the architecture that `tune` tried to find this one; empty: the shape was given.", ",.0f",
            terminal=NONE, markdown=NONE, page=NONE),
     _field("converged", "Whether training stopped gaining before it had used up its steps."),
     *PROVENANCE,

@@ -15,14 +15,14 @@ from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
-from membench.shape_search.tuning import SHAPES
+from membench.shape_search.search import SHAPES
 from membench.verbs.arguments import EACH, budgets_of, load_registry
 from membench.verbs.tune import search_and_measure
 
 
 @click.command()
 @request_options
-@click.option("--budget", metavar="3k,10k", required=True, help="At most so many parameters.")
+@click.option("--budget", metavar="3k,10k", required=True, help="Largest number of parameters.")
 @click.option("--count", type=click.Choice([*COUNTS, EACH]), default=ALL.word, show_default=True,
               help="Which parameters a budget counts.")  # fmt: skip
 @click.option("--shapes", type=click.IntRange(min=1), default=SHAPES, show_default=True,
@@ -51,9 +51,9 @@ def tune(
 ) -> None:
     """Find the shape that holds most within a budget, and measure it.
 
-    Searches all options of an architecture that change its size, in short trainings on seeds that no trial uses, and
-    measures the best shape as `membench run` does. An option that is given with -M stays as it is. After an
-    interruption, rerun the command to continue.
+    Searches all options of an architecture that change its size, in short trainings by `converged` on seeds that are
+    used for nothing else, and measures the best shape as `membench run` does. An option that is given with -M, as a
+    single value, stays as it is. After an interruption, rerun the command to continue.
 
     \b
     membench tune --model aot --task bigram --budget 3k

@@ -1,4 +1,4 @@
-"""The driver: trials to records, through any executor. Nobody else writes records."""
+"""The driver: trials to records, through any executor. Nobody else writes the record of a trial that ran."""
 
 from __future__ import annotations
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import PluginError, UsageError
 from membench.execute.driver import execute
 from membench.execute.progress import watching
+from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
 from membench.plan.trial import Trial
 from membench.records import weights
@@ -39,7 +41,7 @@ class Run:
     ) -> Run:
         """Finished trials are found again, unless they are to be overwritten or lack what is asked for now."""
         if execution.floor:
-            _require_bottleneck(trials)
+            require_bottleneck(trial.architecture for trial in trials)
         pending = [trial for trial in trials if overwrite or not _is_done(store, trial, execution)]
         return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store))
 
@@ -65,10 +67,11 @@ class Run:
         return reasons
 
 
-def _require_bottleneck(trials: Sequence[Trial]) -> None:
-    for trial in trials:
-        if trial.architecture.bottleneck is None:
-            raise UsageError(f"--floor: {trial.architecture.name} declares no bottleneck, so it has no floor")
+def require_bottleneck(architectures: Iterable[Architecture[Any]]) -> None:
+    """UsageError for an architecture of which no floor can be found."""
+    for architecture in architectures:
+        if architecture.bottleneck is None:
+            raise UsageError(f"--floor: {architecture.name} declares no bottleneck, so it has no floor")
 
 
 def _is_done(store: Store, trial: Trial, execution: Execution) -> bool:

@@ -26,6 +26,10 @@ def parse_budget(text: str) -> int:
     return int(size)
 
 
+class CannotBeBuilt(UsageError):
+    """An architecture refuses a config only when it builds the model; the text says with which error."""
+
+
 class DoesNotFit(Exception):
     """No config of the architecture is so small; the text says what it needs."""
 
@@ -100,7 +104,7 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
         with torch.device("meta"):
             size = measure_size(architecture.build(shape, config), shape, architecture.embeddings)
     except Exception as error:  # whatever a plugin may raise
-        raise UsageError(f"{architecture.name} cannot be built with {config}: {error}") from None
+        raise CannotBeBuilt(f"{architecture.name} cannot be built with {config}: {error}") from None
     found: int = getattr(size, count_of(count).field)
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from membench.engine.protocols.protocol import Protocol, get_protocol
-from membench.errors import MembenchError, UsageError
+from membench.errors import MembenchError, UsageError, unknown
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import MAX_GRID, assignments, expand, options_of, validate
 from membench.interface.registry import Registry
@@ -29,7 +29,7 @@ class Request:
     protocol: str = "converged"
     protocol_options: Sequence[str] = ()
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
-    budgets: Sequence[Budget] = ()  # instead of model options: each architecture's own config for each of them
+    budgets: Sequence[Budget] = ()  # `run`: instead of model options, each architecture's own config for each of them
 
 
 def plan(registry: Registry, request: Request, left_out: Callable[[str], None] = lambda reason: None) -> list[Trial]:
@@ -101,17 +101,36 @@ def to_tune(registry: Registry, request: Request) -> list[tuple[Architecture[Any
         mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
     )
     tasks = mistakes.collect(lambda: _chosen(request.tasks, registry.task, registry.tasks)) or []
-    models = mistakes.collect(lambda: _grids(architectures, request.model_options, "model", "membench models")) or []
     data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks")) or []
     protocol = mistakes.collect(lambda: get_protocol(request.protocol))
     settings = mistakes.collect(lambda: _protocol_grid(protocol, request.protocol_options) if protocol else []) or []
+    fixed = [mistakes.collect(lambda one=one: _fixed(one, architectures, request)) for one in architectures]
     mistakes.settle()
-    if len(models) > len(architectures) or len(settings) > 1:
-        raise UsageError("tune searches the shapes itself; give single values to options that are to stay as they are")
-    names = {name.rpartition(".")[2] for name in assignments(request.model_options)}
-    fixed = [{name: getattr(config, name) for name in names & options_of(one.config).keys()} for one, config in models]
+    if len(settings) > 1:
+        raise UsageError("tune measures with one protocol; give single values to its options")
+    for one, setting in itertools.product(architectures, settings):
+        if protocol.check:
+            protocol.check(one, setting)
     pairs = zip(architectures, fixed, strict=True)
     return [(one, task, config, own) for (one, own), (task, config) in itertools.product(pairs, data)]
+
+
+def _fixed(architecture: Architecture[Any], all_of_them: Sequence[Architecture[Any]], request: Request) -> Any:
+    """The options of one architecture that were given, each with its single value."""
+    known, values = options_of(architecture.config), {}
+    for full, text in assignments(request.model_options).items():
+        owner, _, name = full.rpartition(".")
+        if owner in {one.name for one in all_of_them} - {architecture.name}:
+            continue
+        name = name if owner == architecture.name else full
+        if name not in known:
+            raise unknown(f"option of {architecture.name}", name, known, f"see: membench models {architecture.name}")
+        try:
+            values[name] = known[name].parse(text)
+        except ValueError:
+            valid = f"a single value is needed, {known[name].valid()}: tune searches the options that are not given"
+            raise UsageError(f"{architecture.name}: {name}={text}: {valid}") from None
+    return {name: value for name, value in values.items() if value is not None}  # auto follows the other options
 
 
 class _Mistakes:

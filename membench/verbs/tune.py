@@ -11,7 +11,7 @@ from typing import Any
 from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import get_protocol
 from membench.errors import UsageError
-from membench.execute.run import Run
+from membench.execute.run import Run, require_bottleneck
 from membench.interface.options import assignments, expand
 from membench.interface.registry import Registry
 from membench.plan.budget import DoesNotFit
@@ -20,7 +20,7 @@ from membench.plan.trial import Trial
 from membench.records.record import Record
 from membench.records.store import Store
 from membench.results import Results
-from membench.shape_search.tuning import SHAPES, Subject, Tuning, search_shapes
+from membench.shape_search.search import SHAPES, ShapeSearch, Subject, search_shapes
 from membench.verbs.arguments import (
     Model,
     Options,
@@ -38,10 +38,10 @@ from membench.verbs.arguments import (
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """What was searched, one entry for each architecture, task and budget; and what the best shapes hold."""
 
-    searches: Sequence[Tuning]
+    searches: Sequence[ShapeSearch]
     results: Results
 
 
@@ -69,7 +69,7 @@ def tune(
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
-) -> Tuned:
+) -> TuneResult:
     """Find the shape of an architecture that holds most within a budget and measure it, as `membench tune` does.
 
     M are options that stay as they are. The other words are those of `membench.run`. What comes back has `searches`,
@@ -95,21 +95,24 @@ def tune(
 
 def search_and_measure(
     registry: Registry, request: Request, execution: Execution, out: Path, search_out: Path, *, shapes: int, show: bool
-) -> Tuned:
+) -> TuneResult:
     """One search after the other; then the best shapes are measured on the seeds that were asked for."""
     if shapes < 1:
         raise UsageError(f"--shapes {shapes}: give a whole number of at least 1")
     store, search_store = Store(out), Store(search_out)
-    if out.resolve() == search_out.resolve():
-        raise UsageError(f"--search-out {search_out}: trainings of the search need another folder than the results")
+    results, searched = out.resolve(), search_out.resolve()
+    if results in (searched, *searched.parents) or searched in results.parents:
+        raise UsageError(f"--search-out {search_out}: the search needs a folder apart from '{out}', where results go")
     subjects = [
         Subject(architecture, task, task_config, budget, fixed)
         for architecture, task, task_config, fixed in to_tune(registry, request)
         for budget in request.budgets
     ]
+    if execution.floor:
+        require_bottleneck(subject.architecture for subject in subjects)
     store.check()
     search_store.check()
-    searches: list[Tuning] = []
+    searches: list[ShapeSearch] = []
     reasons: list[str] = []
     for subject in subjects:
         try:
@@ -126,11 +129,11 @@ def search_and_measure(
     check_fit(trials)
     run = Run.of(trials, store, registry, execution)
     found = zip(chosen.values(), run.carry_out(show), strict=True)
-    records = [_told(store, trial, record, search) for (trial, search), record in found]
-    return Tuned(searches, Results(records, folder=store.root, ran=len(run.pending)))
+    records = [_stamped(store, trial, record, search) for (trial, search), record in found]
+    return TuneResult(searches, Results(records, folder=store.root, ran=len(run.pending)))
 
 
-def _trials(search: Tuning, request: Request) -> list[Trial]:
+def _trials(search: ShapeSearch, request: Request) -> list[Trial]:
     subject, protocol = search.subject, get_protocol(request.protocol)
     hint = "see the options with: membench run --help"
     setting: Any = expand(protocol.config, assignments(request.protocol_options), protocol.name, hint)[0]
@@ -142,10 +145,10 @@ def _trials(search: Tuning, request: Request) -> list[Trial]:
     ]  # fmt: skip
 
 
-def _told(store: Store, trial: Trial, record: Record, search: Tuning) -> Record:
-    """The record says how its shape was chosen; so does one that was there before."""
-    if not record.complete or record.run.get("tuned") == search.said:
+def _stamped(store: Store, trial: Trial, record: Record, search: ShapeSearch) -> Record:
+    """With how its shape was chosen; a record that was there before is rewritten with that, and its numbers stay."""
+    if not record.complete or record.run.get("tuned") == search.provenance:
         return record
-    told = replace(record, run={**record.run, "tuned": search.said})
+    told = replace(record, run={**record.run, "tuned": search.provenance})
     store.write(trial, told)
     return told

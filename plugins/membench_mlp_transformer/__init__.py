@@ -44,7 +44,7 @@ def _for_budget(shape: Shape, parameters: int) -> MLPTransformerConfig:
 
 ARCHITECTURE = Architecture(
     name="mlp-transformer",
-    summary="one attention head and one hidden layer of GELU neurons, both on a residual stream",
+    summary="layers of one attention head and one hidden layer of GELU neurons, on a residual stream",
     reference=(
         "Dana, Pydi, Chevaleyre, 'Memorization in Attention-only Transformers', 2024, arXiv:2411.10115, "
         "the model that attention is compared with"

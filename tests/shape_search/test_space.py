@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from membench.api import Architecture, Shape, option
+from membench.interface.options import options_of
 from membench.interface.registry import Registry
 from membench.plan.budget import Budget, DoesNotFit, measure
 from membench.shape_search.space import SMALLEST, Space, nearest, spread, whole_numbers
@@ -23,7 +24,7 @@ def space(name: str, parameters: int = 3000, **fixed: Any) -> Space:
 @pytest.mark.parametrize(
     ("name", "options", "filled"),
     [
-        ("aot", {"d", "d_h", "H", "layers", "shared_projection"}, "H"),
+        ("aot", {"d", "d_h", "H", "layers", "shared_projection", "one_projection"}, "H"),
         ("mlp-transformer", {"d", "w", "layers", "bias"}, "w"),
         ("attention-mlp", {"d", "w", "mask", "tied"}, "w"),
         ("linear-memory", {"d"}, "d"),
@@ -67,27 +68,54 @@ def test_an_option_that_is_given_stays() -> None:
 
 def test_a_single_option_is_also_tried_at_less_than_the_budget() -> None:
     found = [one.config.d for one in space("sequence-encoder", 9 * 930).candidates()]
-    assert found[0] == 9
-    assert min(found) == 6  # the next one on the grid would be less than half of the budget
+    assert found == [9, 6]  # the next one on the grid would be less than half of the budget
 
 
 @dataclass(frozen=True)
 class Steep:
-    """An option whose size grows with its square, beside a minimum of 0 and a maximum."""
+    """An option whose size grows with its square, and one of which more makes the model smaller."""
 
-    width: int = option(4, help="width", minimum=0, maximum=50)
+    width: int = option(4, help="width", minimum=0, maximum=48)
+    groups: int = option(1, help="parts that the width is divided into", minimum=1)
 
 
 def steep(shape: Shape, config: Steep) -> Any:
     from torch import nn
 
-    return nn.Linear(config.width + 1, config.width + 1, bias=False)
+    return nn.Conv1d(config.width, config.width, 1, groups=config.groups, bias=False)  # groups must divide the width
+
+
+STEEP = Architecture(name="steep", summary="", reference="", config=Steep, build=steep)
 
 
 def test_sizes_need_not_grow_evenly_and_maxima_are_kept() -> None:
-    one = Architecture(name="steep", summary="", reference="", config=Steep, build=steep)
-    assert Space(one, SHAPE, Budget(1000), {}).candidates()[0].config == Steep(width=30)
-    assert Space(one, SHAPE, Budget(4000), {}).candidates()[0].config == Steep(width=50)
+    assert Space(STEEP, SHAPE, Budget(1000), {"groups": 1}).candidates()[0].config == Steep(width=31)
+    found = Space(STEEP, SHAPE, Budget(2304), {"groups": 1})
+    assert found.filled is not None
+    assert found._fill({"groups": 1}, found.filled) == 48
+
+
+def test_what_makes_a_model_smaller_is_not_filled_up_and_what_cannot_be_built_is_no_shape() -> None:
+    found = Space(STEEP, SHAPE, Budget(1000), {})
+    assert found.filled is not None
+    assert found.filled.name == "width"
+    assert all(one.config.width % one.config.groups == 0 for one in found.candidates())
+
+
+def test_a_shape_near_what_was_given_comes_first() -> None:
+    first = space("mlp-transformer", layers=2).candidates()[0].config
+    own = Budget(3000).config(REGISTRY.architecture("mlp-transformer"), SHAPE)
+    assert first.layers == 2
+    assert own.d / 2 <= first.d <= own.d
+
+
+def test_of_a_large_grid_a_sample_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = space("mlp-transformer").candidates()
+    monkeypatch.setattr("membench.shape_search.space.MAX_PLACES", 20)
+    some = space("mlp-transformer").candidates()
+    assert len(some) < len(everything)
+    assert {one.config for one in some} < {one.config for one in everything}
+    assert len({one.config.d for one in some}) > 3
 
 
 def test_what_is_too_large_at_its_smallest_does_not_fit() -> None:
@@ -112,8 +140,7 @@ def test_the_nearest_shapes_are_a_step_away() -> None:
 
 
 def test_whole_numbers_keep_to_what_an_option_allows() -> None:
-    (known,) = Space(
-        Architecture(name="steep", summary="", reference="", config=Steep, build=steep), SHAPE, Budget(1000), {}
-    ).options
-    assert whole_numbers(known, 2) == [1, 2, 3, 4, 6, 8]
-    assert max(whole_numbers(known, 40)) == 40
+    width = options_of(Steep)["width"]
+    assert whole_numbers(width, 2) == [1, 2, 3, 4, 6, 8]
+    assert max(whole_numbers(width, 40)) == 40
+    assert whole_numbers(options_of(Steep)["groups"], 40)[:2] == [1, 10]

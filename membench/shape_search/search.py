@@ -1,4 +1,4 @@
-"""Tuning: which shape of an architecture holds most of a task within a budget, found on seeds that no trial uses."""
+"""The search for the shape of an architecture that memorises most within a budget, on seeds of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from membench.engine.execution import Execution
 from membench.engine.protocols.converged import PROBE_SEEDS
 from membench.engine.protocols.protocol import get_protocol
 from membench.errors import PluginError
+from membench.execute.progress import bar
 from membench.execute.run import Run
 from membench.interface.declarations import Architecture, Task
 from membench.interface.registry import Registry
@@ -23,8 +24,8 @@ from membench.records.store import Store
 from membench.shape_search.space import Candidate, Space, nearest, spread
 
 SHORT, LONG = 250, 1000  # steps of the first round of the protocol, for all shapes and for the best of them
-SURVIVORS = 4  # one in so many goes on to the longer training
-CLIMBS = 3  # shapes whose neighbours are tried too
+SURVIVING = 1 / 4  # of the shapes go on to the longer training
+CLIMBS = 3  # shapes whose neighbours are tried too, half as many in all as the search starts with
 SHAPES = 24  # that a search starts with
 
 
@@ -54,35 +55,35 @@ class Tried:
     @property
     def rank(self) -> tuple[int, float, int]:
         """Longer trainings decide over shorter ones; of equals the smaller is better."""
-        return self.steps[-1], self.scores[-1], -self.candidate.parameters
+        return (*max(zip(self.steps, self.scores, strict=True), default=(0, 0.0)), -self.candidate.parameters)
 
 
 @dataclass(frozen=True, repr=False)
-class Tuning:
+class ShapeSearch:
     """The shapes that were tried, best first."""
 
     subject: Subject
     tried: Sequence[Tried]
     possible: int  # shapes that there were to choose from
-    trials: int
+    trainings: int
 
     @property
     def best(self) -> Candidate:
         return self.tried[0].candidate
 
     @property
-    def said(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """What a record says of how its shape was chosen."""
-        budget = self.subject.budget
-        told = {"budget": budget.parameters, "count": budget.count, "shapes": len(self.tried), "trials": self.trials}
-        return {**told, "fixed": dict(self.subject.fixed)} if self.subject.fixed else told
+        budget, fixed = self.subject.budget, self.subject.fixed
+        told = {"budget": budget.parameters, "count": budget.count, "shapes": len(self.tried)}
+        return {**told, "trainings": self.trainings, **({"fixed": dict(fixed)} if fixed else {})}
 
     def as_json(self) -> dict[str, Any]:
         return {
             "model": self.subject.architecture.name,
             "task": self.subject.task.name,
             "task_config": asdict(self.subject.task_config),
-            **self.said,
+            **self.provenance,
             "possible": self.possible,
             "best": asdict(self.best.config),
             "tried": [
@@ -92,6 +93,10 @@ class Tuning:
             ],
         }  # fmt: skip
 
+    @property
+    def metric(self) -> str:
+        return "KL" if any(score < 0 for one in self.tried for score in one.scores) else "accuracy"
+
     def table(self, most: int = 8) -> tuple[list[str], list[list[str]]]:
         """Headers, and a row of texts for each of the best shapes."""
         rows = []
@@ -99,39 +104,41 @@ class Tuning:
             reached = dict(zip(one.steps, one.scores, strict=True))
             scores = [_words(reached.get(steps)) for steps in (SHORT, LONG)]
             rows.append([one.candidate.label, f"{one.candidate.parameters:,}", *scores])
-        return ["shape", "parameters", f"{SHORT} steps", f"{LONG} steps"], rows
+        return ["shape", "parameters", *(f"{self.metric}, {steps} steps" for steps in (SHORT, LONG))], rows
 
     def sentence(self) -> str:
-        sizes = f"{len(self.tried)} of {self.possible} shapes tried"
-        return f"best: {self.best.label} ({self.best.parameters:,} parameters); {sizes}, {self.trials} trainings"
+        shape = f"{self.best.label} ({self.best.parameters:,} parameters)"
+        if self.possible == 1:
+            return f"the only shape: {shape}"
+        return f"best: {shape}; {len(self.tried)} of {self.possible} shapes tried, in {self.trainings} trainings"
 
 
 def search_shapes(
     subject: Subject, store: Store, registry: Registry, execution: Execution, *, shapes: int = SHAPES, show: bool = True
-) -> Tuning:
+) -> ShapeSearch:
     """Shapes all over the space in short trainings, then neighbours of the best, then the best ones for longer.
 
     Learning rate and betas are those that `converged` chooses for the architecture's own choice. Every training is a
-    record in `store`, so that an interrupted search goes on where it was. DoesNotFit when no shape is so small.
+    record in `store`, so that an interrupted search goes on where it was. DoesNotFit when no shape is small enough.
     """
-    shape = subject.task.shape(subject.task_config)
-    space = Space(subject.architecture, shape, subject.budget, subject.fixed)
-    candidates = space.candidates()
-    search = _Search(subject, store, registry, execution, show)
+    task_shape = subject.task.shape(subject.task_config)
+    with bar(f"listing the shapes of {subject.title}", show):
+        candidates = Space(subject.architecture, task_shape, subject.budget, subject.fixed).candidates()
+    search = _Trainings(subject, store, registry, execution, show)
     if len(candidates) > 1:
         search.choose_rates(candidates[0])
         search.train(spread(candidates, shapes), SHORT)
-        best = search.ranked()[:CLIMBS]
-        near = {one: None for tried in best for one in nearest(tried.candidate, candidates, shapes // 4)}
+        best, each = search.ranked()[:CLIMBS], max(shapes // (2 * CLIMBS), 1)
+        near = dict.fromkeys(one for tried in best for one in nearest(tried.candidate, candidates, each))
         search.train([one for one in near if one not in search.scores], SHORT)
         best = search.ranked()
-        search.train([tried.candidate for tried in best[: math.ceil(len(best) / SURVIVORS)]], LONG)
+        search.train([tried.candidate for tried in best[: math.ceil(len(best) * SURVIVING)]], LONG)
     else:
-        search.scores[candidates[0]] = {0: 0.0}
-    return Tuning(subject, search.ranked(), len(candidates), search.trials)
+        search.scores[candidates[0]] = {}  # nothing to compare it with
+    return ShapeSearch(subject, search.ranked(), len(candidates), search.done)
 
 
-class _Search:
+class _Trainings:
     """What was trained so far."""
 
     def __init__(self, subject: Subject, store: Store, registry: Registry, execution: Execution, show: bool) -> None:
@@ -140,7 +147,7 @@ class _Search:
         self.protocol = get_protocol("converged")
         self.rates: dict[str, float] = {}
         self.scores: dict[Candidate, dict[int, float]] = {}
-        self.trials = 0
+        self.done = 0
 
     def choose_rates(self, candidate: Candidate) -> None:
         (record, *_) = self._records([candidate], SHORT)
@@ -167,7 +174,7 @@ class _Search:
             for one in candidates
             for seed in PROBE_SEEDS
         ]
-        self.trials += len(trials)
+        self.done += len(trials)
         run = Run.of(trials, self.store, self.registry, self.execution)
         return run.carry_out(self.show, f"trainings of {len(candidates)} shapes, {subject.title}")
 

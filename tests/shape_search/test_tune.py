@@ -13,6 +13,9 @@ import membench
 from membench.cli import cli
 from membench.engine.protocols.converged import PROBE_SEEDS
 from membench.errors import UsageError
+from membench.interface.registry import Registry
+from membench.plan.budget import Budget
+from membench.plan.request import Request, to_tune
 from membench.records.store import Store, read
 
 SMALL: dict[str, Any] = {"T": {"N": 6}, "P": {"steps": 20, "rounds": 1, "lr": 0.01, "beta1": 0.9, "beta2": 0.9}}
@@ -20,8 +23,8 @@ SMALL: dict[str, Any] = {"T": {"N": 6}, "P": {"steps": 20, "rounds": 1, "lr": 0.
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("membench.shape_search.tuning.SHORT", 5)
-    monkeypatch.setattr("membench.shape_search.tuning.LONG", 20)
+    monkeypatch.setattr("membench.shape_search.search.SHORT", 5)
+    monkeypatch.setattr("membench.shape_search.search.LONG", 20)
 
 
 def tune(folder: Path, **more: Any) -> Any:
@@ -49,7 +52,7 @@ def test_the_best_shape_is_measured_and_its_records_say_how_it_was_found(tmp_pat
     assert {record.architecture["config"]["d"] for record in tuned.results.records} == {search.best.config.d}
     for record in tuned.results.records:
         assert record.run["tuned"] == {
-            "budget": 120, "count": "all", "shapes": len(search.tried), "trials": search.trials,
+            "budget": 120, "count": "all", "shapes": len(search.tried), "trainings": search.trainings,
             "fixed": {"layers": 1},
         }  # fmt: skip
         assert record.size["parameters"] <= 120
@@ -83,13 +86,13 @@ def test_one_shape_needs_no_search(tmp_path: Path) -> None:
     tuned = membench.tune("linear-memory", "bigram", 3, seeds=1, out=tmp_path / "r", search_out=tmp_path / "t",
                           executor="inline", progress=False, **SMALL)  # fmt: skip
     assert tuned.searches[0].best.config.d == 1
-    assert tuned.searches[0].trials == 0
+    assert tuned.searches[0].trainings == 0
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"M": {"d": [3, 4]}}, "single values"),
+        ({"M": {"d": [3, 4]}}, "single value"),
         ({"M": {"width": 3}}, "width"),
         ({"shapes": 0}, "at least 1"),
         ({"M": {"d": 100}}, "no architecture fits the budget"),
@@ -101,9 +104,24 @@ def test_what_cannot_be_searched_is_said_before_anything_runs(tmp_path: Path, mo
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_the_search_needs_a_folder_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="another folder"):
-        membench.tune("aot", "bigram", 500, out=tmp_path, search_out=tmp_path)
+@pytest.mark.parametrize(("out", "search_out"), [("r", "r"), ("r", "r/tuning"), ("r/x", "r")])
+def test_the_search_needs_a_folder_apart_from_the_results(tmp_path: Path, out: str, search_out: str) -> None:
+    with pytest.raises(UsageError, match="apart from"):
+        membench.tune("aot", "bigram", 500, out=tmp_path / out, search_out=tmp_path / search_out)
+
+
+def test_an_option_of_one_architecture_leaves_the_others_free() -> None:
+    request = Request(models=["aot,mlp-transformer"], tasks=["bigram"], budgets=[Budget(500)],
+                      model_options=["aot.layers=1", "d=12", "aot.d_h=auto"])  # fmt: skip
+    fixed = {architecture.name: own for architecture, *_, own in to_tune(Registry(), request)}
+    assert fixed == {"aot": {"layers": 1, "d": 12}, "mlp-transformer": {"d": 12}}
+
+
+def test_what_only_measuring_would_trip_over_is_said_before_the_search(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no bottleneck"):
+        membench.tune("lookup", "bigram", "1M", floor=True, out=tmp_path / "r", search_out=tmp_path / "t")
+    with pytest.raises(UsageError, match="lookup"):
+        membench.tune("lookup", "bigram", "1M", protocol="construct", out=tmp_path / "r", search_out=tmp_path / "t")
 
 
 @pytest.mark.usefixtures("short")

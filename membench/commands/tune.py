@@ -26,7 +26,7 @@ from membench.verbs.tune import search_and_measure
 @click.option("--count", type=click.Choice([*COUNTS, EACH]), default=ALL.word, show_default=True,
               help="Which parameters a budget counts.")  # fmt: skip
 @click.option("--shapes", type=click.IntRange(min=1), default=SHAPES, show_default=True,
-              help="Shapes that a search starts with; about half as many join near the best.")  # fmt: skip
+              help="Shapes that a search starts with; others near the best join.")  # fmt: skip
 @execution_options
 @click.option("--floor", is_flag=True, help="Also find the divergence floor for the best shape's d.")
 @click.option("--keep-weights", is_flag=True, help="Save the weights of the best shape, for membench submit.")

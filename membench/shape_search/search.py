@@ -25,7 +25,8 @@ from membench.shape_search.space import Candidate, Space, nearest, spread
 
 SHORT, LONG = 250, 1000  # steps of the first round of the protocol, for all shapes and for the best of them
 SURVIVING = 1 / 4  # of the shapes go on to the longer training
-CLIMBS = 3  # shapes whose neighbours are tried too, half as many in all as the search starts with
+LEADERS = 3  # shapes whose neighbours are tried too, half as many in all as the search starts with
+MAX_CLIMBS = 6  # rounds of that, while they find anything better
 SHAPES = 24  # that a search starts with
 
 
@@ -116,7 +117,7 @@ class ShapeSearch:
 def search_shapes(
     subject: Subject, store: Store, registry: Registry, execution: Execution, *, shapes: int = SHAPES, show: bool = True
 ) -> ShapeSearch:
-    """Shapes all over the space in short trainings, then neighbours of the best, then the best ones for longer.
+    """Shapes all over the space in short trainings, then neighbours of the best, then the best quarter for longer.
 
     Learning rate and betas are those that `converged` chooses for the architecture's own choice. Every training is a
     record in `store`, so that an interrupted search goes on where it was. DoesNotFit when no shape is small enough.
@@ -128,9 +129,7 @@ def search_shapes(
     if len(candidates) > 1:
         search.choose_rates(candidates[0])
         search.train(spread(candidates, shapes), SHORT)
-        best, each = search.ranked()[:CLIMBS], max(shapes // (2 * CLIMBS), 1)
-        near = dict.fromkeys(one for tried in best for one in nearest(tried.candidate, candidates, each))
-        search.train([one for one in near if one not in search.scores], SHORT)
+        search.climb(candidates, max(shapes // (2 * LEADERS), 1))
         best = search.ranked()
         search.train([tried.candidate for tried in best[: math.ceil(len(best) * SURVIVING)]], LONG)
     else:
@@ -161,6 +160,15 @@ class _Trainings:
         for number, candidate in enumerate(candidates):
             own = records[number * len(PROBE_SEEDS) : (number + 1) * len(PROBE_SEEDS)]
             self.scores.setdefault(candidate, {})[steps] = float(np.mean([_score(record) for record in own]))
+
+    def climb(self, candidates: Sequence[Candidate], neighbours: int) -> None:
+        """Train the neighbours of the best shapes, and theirs, for as long as the best one changes."""
+        for _ in range(MAX_CLIMBS):
+            leaders = [tried.candidate for tried in self.ranked()[:LEADERS]]
+            near = dict.fromkeys(one for leader in leaders for one in nearest(leader, candidates, neighbours))
+            self.train([one for one in near if one not in self.scores], SHORT)
+            if self.ranked()[0].candidate == leaders[0]:
+                return
 
     def ranked(self) -> list[Tried]:
         tried = [Tried(one, tuple(reached), tuple(reached.values())) for one, reached in self.scores.items()]

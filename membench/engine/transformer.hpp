@@ -267,7 +267,7 @@ class MixingHead {
     }
 
     const Shape s;
-    const Index d, dl, n, end, row;       // end: the last position; row: distance between rows of a block
+    const Index d, dl, n, end, row;   // end: the last position; row: distance between rows of a block
     Buffer table, to_table, to_skip;  // [S, d, n] and [d, n]: of tokens
 };
 

@@ -632,9 +632,9 @@ class Port {
     Buffer stream_;  // [d, row]: before the layer, where it is not what the heads read
 };
 
-// A layer above the first. With x read at the last position and y its distance to what is read at the first, scores
-// are linear in the products x_j y_i, and what a head's weight moves the stream by is linear in the y_j: so nearly all
-// the work is in six matrix products with contexts side by side.
+// A layer above the first. With x what is read at the last position, and y what is read at the first less x, scores are
+// linear in the products x_j y_i, and heads that attend to the first position move what they write by a matrix times y
+// that is linear in their weights. So nearly all the work is in six matrix products, with contexts side by side.
 class DeeperLayer {
   public:
     DeeperLayer(const Tables& tables, Index layer, Index row)
@@ -747,12 +747,12 @@ class DeeperLayer {
     const Tables& t_;
     const Index layer_, heads_, H_, P_, Pl_, row_;
     Maps maps_;
-    Buffer own_, to_own_;              // [P, padded P]: what all heads write of what they attend to
-    Port first_, last_;                // of tokens, and of contexts
-    Buffer distance_, to_distance_;    // [P, row]
-    Buffer products_, moves_;          // [P, P, row]: x_j y_i, and what moves coordinate i by y_j
-    Buffer slopes_;                    // [P, P, row]: of the moves, then of the products
-    Buffer weights_, to_weights_;      // [H, row]: of the first position
+    Buffer own_, to_own_;            // [P, padded P]: what all heads write of what they attend to
+    Port first_, last_;              // of tokens, and of contexts
+    Buffer distance_, to_distance_;  // [P, row]: y
+    Buffer products_, moves_;        // [P, P, row]: x_j y_i; and by how much of y_j the weights move coordinate i
+    Buffer slopes_;                  // [P, P, row]: of the moves, then of the products
+    Buffer weights_, to_weights_;    // [H, row]: of the first position
 };
 
 class AttentionOnly {

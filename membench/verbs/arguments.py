@@ -12,7 +12,7 @@ from typing import Any
 from membench.engine.execution import Execution
 from membench.errors import UsageError
 from membench.execute.executor import check_executor
-from membench.interface.registry import Registry, Selection
+from membench.interface.registry import Registry, Selection, split_target
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
 
@@ -40,6 +40,13 @@ def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
         elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
             say(f"plugin '{plugin.name}' provides nothing; it implements no membench hook")
     return registry
+
+
+def check_plugin_files(files: Sequence[str]) -> None:
+    """UsageError for a plugin file that is not there, without importing any."""
+    for file in files:
+        if not Path(split_target(file)[0]).is_file():
+            raise UsageError(f"plugin file '{file}' does not exist")
 
 
 def several(given: Any) -> list[Any]:

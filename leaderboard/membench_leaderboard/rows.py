@@ -104,9 +104,11 @@ def sorted_by(rows: pd.DataFrame) -> str:
     """What the rows of one table are sorted by.
 
     Facts that are distributions have no accuracy of 1 to reach, and the likeliest answer says little of them:
-    there the divergence decides.
+    there the divergence decides. What kind they are is said by the verified rows, or else by most of them: a single
+    record that nobody checked must not sort a table anew.
     """
-    return "kl" if bool(_distributions(rows).any()) else "accuracy"
+    checked = rows[rows["verified"].astype(bool)]
+    return "kl" if bool(_distributions(rows if checked.empty else checked).mean() > 0.5) else "accuracy"
 
 
 def shared_ranks(values: Numbers, low: Numbers, high: Numbers) -> tuple[list[int], list[bool]]:

@@ -16,6 +16,7 @@ from membench.analysis.laws import Fit
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
+from membench.printing import cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -223,5 +224,5 @@ def _label(axes: Any, curve: Curve, picture: Picture) -> None:
 def as_csv(drawn: Sequence[Curve]) -> str:
     """The raw data behind a figure: a row for each trial."""
     frames = [curve.trials.assign(curve=curve.name) for curve in drawn]
-    text: str = pd.concat(frames, ignore_index=True).to_csv(index=False)
+    text: str = pd.concat(frames, ignore_index=True).map(cell).to_csv(index=False)
     return text

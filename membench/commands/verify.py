@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
 from membench.errors import NOT_ALL_VERIFIED
 from membench.interface.registry import Selection
+from membench.printing import console
 from membench.records.record import Record
 from membench.verbs.arguments import check_plugin_files
 from membench.verbs.verify import Verification

@@ -8,7 +8,7 @@ from typing import Any
 # Bits by which random facts may happen to suit a model. For given weights the answers a_t are worth
 # prod_t A q(a_t | t) = 2^bits, which is 1 on average over uniform answers. So 2^b sets of weights have one that is
 # worth 2^(b + LUCK) with a probability of at most 2^-LUCK (Markov).
-LUCK = 64
+LUCK = 32
 EXACT = 1e-6  # relative, what sums may be off by
 _BETTER = {("accuracy", "upper"): 1, ("associations", "upper"): 1, ("kl", "lower"): -1}  # which way is too good
 

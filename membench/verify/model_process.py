@@ -69,7 +69,7 @@ def answer(candidate: Candidate, asker: Connection) -> None:
         while True:
             logits = _logits(module, _tokens(asker.recv_bytes(), shape), shape.answers)
             say(asker)
-            asker.send_bytes(logits.double().contiguous().numpy().tobytes())
+            asker.send_bytes(logits.numpy().tobytes())
     except (EOFError, BrokenPipeError):
         raise
     except Exception as error:
@@ -105,7 +105,7 @@ def _tokens(content: bytes, shape: Shape) -> Tensor:
 
 def _logits(module: nn.Module, tokens: Tensor, answers: int) -> Tensor:
     with torch.inference_mode():
-        return check_logits(module(tokens), len(tokens), answers)
+        return check_logits(module(tokens), len(tokens), answers).detach().double().contiguous()
 
 
 def _load(module: nn.Module, state: Mapping[str, Tensor]) -> None:

@@ -104,6 +104,8 @@ def read_overlay(path: Path, x: str, y: str) -> pd.DataFrame:
         raise UsageError(f"cannot read overlay '{path}': {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"overlay '{path}' is not CSV: {str(error).partition(chr(10))[0]}") from None
+    if found.empty:
+        raise UsageError(f"overlay '{path}' has no points, only a header")
     missing = [name for name in (x, y) if name not in found]
     if missing:
         raise UsageError(

@@ -37,7 +37,8 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     rows["lower_bound_name"] = grouped["lower_bound_name"].first().to_numpy()
     rows["membench"] = groups.joined(frame["membench"])
     rows["converged"] = _all_converged(frame["converged"], groups)
-    rows["origin"] = [origin(protocol) for protocol in rows["protocol"]]
+    foreign = ~groups.all(~frame["foreign_kernel"].astype(bool))
+    rows["origin"] = [origin(protocol, kernel) for protocol, kernel in zip(rows["protocol"], foreign, strict=True)]
     rows["verified"] = groups.all(frame["verified"])
     rows["verification"] = [verification(verified) for verified in rows["verified"]]
     for name, column in BY_SEED.items():
@@ -87,8 +88,10 @@ def is_ranked(protocol: str) -> bool:
     return protocol not in PROTOCOLS or PROTOCOLS[protocol].ranked
 
 
-def origin(protocol: str) -> str:
-    return "trained" if protocol not in PROTOCOLS or PROTOCOLS[protocol].trains else "constructed"
+def origin(protocol: str, foreign_kernel: bool = False) -> str:
+    if protocol in PROTOCOLS and not PROTOCOLS[protocol].trains:
+        return "constructed"
+    return "trained by a plugin's kernel" if foreign_kernel else "trained"
 
 
 def verification(verified: bool) -> str:

@@ -12,6 +12,7 @@ import click
 
 from membench import __version__
 from membench.errors import MembenchError
+from membench.printing import printable
 from membench.threads import limit_threads
 
 limit_threads()  # before a verb imports numpy: it is too late then
@@ -54,7 +55,12 @@ Start with:
 
 \b
 Exit codes: 0 ok, 1 capacity was lost or verification failed, 2 usage error,
-  3 a plugin or trial failed, 130 interrupted."""
+  3 a plugin, a trial or a file failed, 4 not everything could be verified,
+  130 interrupted."""
+
+
+class _ReaderLeft(Exception):
+    """The reader of a pipe, such as head, has seen enough."""
 
 
 class Verbs(click.Group):
@@ -68,6 +74,14 @@ class Verbs(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(f"membench.commands.{name}"), name)
         return command
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()  # here, where a full disk or a closed pipe still has an exit code
+            return result
+        except BrokenPipeError:
+            raise _ReaderLeft from None  # of the pipe itself, click would make exit code 1: that capacity was lost
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for group, verbs in VERBS.items():
@@ -93,15 +107,25 @@ def main() -> None:
         code = error.exit_code
     except MembenchError as error:
         for line in str(error).splitlines():
-            click.echo(f"membench: {line}", err=True)
+            click.echo(f"membench: {printable(line)}", err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("membench: interrupted; finished trials are kept; rerun the command to continue", err=True)
         code = 130
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _ReaderLeft:
+        _close_stdout()
         code = 0
+    except OSError as error:  # a disk that is full, a file that cannot be read: nobody's regression
+        where = f"'{error.filename}': " if error.filename else ""
+        click.echo(f"membench: {printable(f'{where}{error.strerror or error}')}", err=True)
+        _close_stdout()
+        code = 3
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _close_stdout() -> None:
+    """What is left to print goes nowhere: it would fail once more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+NOT_ALL_VERIFIED = 4  # nothing is wrong, but not everything could be checked
+
 
 class MembenchError(Exception):
     """A mistake that the user can mend; its text is shown as it is, without a traceback."""

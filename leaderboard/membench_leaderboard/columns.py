@@ -153,7 +153,9 @@ TIED = _field("tied", "Whether the rank is shared.")
 PROVENANCE = (
     Column("published", "records", "Whether the records ship with membench or are yours.", markdown=NONE, page=NONE,
            provenance=True, show=whose),
-    Column("origin", "weights", "Whether the weights were trained or constructed.", page=NONE, provenance=True),
+    Column("origin", "weights",
+           "Whether the weights were trained, by a plugin's kernel or by membench, or constructed.",
+           page=NONE, provenance=True),
     Column("verification", "numbers", "Verified: the weights were checked against the records of all seeds. "
            "Self-reported: they were not.", page=NONE, provenance=True),
     Column("membench", "membench", "The version of membench that made the records.", page=NONE, provenance=True),

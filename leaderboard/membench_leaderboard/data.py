@@ -10,6 +10,7 @@ import pandas as pd
 
 from membench import __version__
 from membench.interface.registry import Registry
+from membench.printing import cell
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard.columns import MODELS, Column, score_columns
@@ -83,7 +84,7 @@ def rows_as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def as_csv(rows: pd.DataFrame) -> str:
     """The models of all tables, with ranks."""
-    text: str = pd.DataFrame(rows_as_json(rows)).to_csv(index=False)
+    text: str = pd.DataFrame(rows_as_json(rows)).map(cell).to_csv(index=False)
     return text.rstrip("\n")
 
 

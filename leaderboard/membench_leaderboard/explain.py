@@ -15,6 +15,7 @@ from rich.text import Text
 from membench.engine.protocols.protocol import PROTOCOLS, Protocol
 from membench.interface.registry import Registry
 from membench.measure.size import COUNTS
+from membench.printing import printable
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard.columns import MODELS, UNKNOWN, Column, number, score_columns
@@ -23,7 +24,6 @@ from membench_leaderboard.rerun import rerun_commands
 from membench_leaderboard.rows import Row, is_ranked
 from membench_leaderboard.scores import Piece, pieces, score
 from membench_leaderboard.select import Candidate, find_row
-from membench_leaderboard.terminal import printable
 from membench_leaderboard.words import METRIC, title, whose
 
 Story = Mapping[str, Any]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from membench.printing import as_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +56,7 @@ def _csv(board: Board) -> str:
 
 
 def _json(board: Board) -> str:
-    return _as_json(_data(board))
+    return as_json(_data(board))
 
 
 def _html(board: Board) -> str:
@@ -70,10 +71,6 @@ def _data(board: Board) -> dict[str, Any]:
     return board_data(board.entries, board.rows, board.registry())
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
 def _explanation(board: Board, row: str) -> str:
     from membench_leaderboard.explain import print_explanation
 
@@ -83,7 +80,7 @@ def _explanation(board: Board, row: str) -> str:
 
 
 def _json_explanation(board: Board, row: str) -> str:
-    return _as_json(_story(board, row))
+    return as_json(_story(board, row))
 
 
 def _story(board: Board, row: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from membench.interface.origin import BUILT_IN
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
 from membench.records.record import Record
@@ -79,9 +80,16 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         **{column: record.reference(bound) for column, bound in REFERENCES.items()},
         "shapes": _shapes(record),
         "converged": record.trace.get("converged"),
+        "foreign_kernel": _has_foreign_kernel(record),
         "verified": entry.verified,
         "membench": str(record.environment.get("membench") or "unknown"),
     }
+
+
+def _has_foreign_kernel(record: Record) -> bool:
+    """Whether a plugin's own kernel found the weights: it is given the answers, and may return any."""
+    paths, who = record.trace.get("paths"), record.architecture.get("distribution")
+    return isinstance(paths, list) and "kernel" in paths and who != BUILT_IN
 
 
 def _load(record: Record, answers: float) -> float:

@@ -6,15 +6,17 @@ For maintainers, in a checkout: what is written there comes with the next releas
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from membench.errors import MembenchError, UsageError
-from membench.interface.registry import NAME
+from membench.interface.registry import NAME, Selection
 from membench.records.files import write_atomically
 from membench.records.store import Entry
+from membench.verbs.verify import verify
+from membench.verify.verdict import FAILED, TIMEOUT
 from membench_leaderboard.gather import read_entries
 from membench_leaderboard.markdown import leaderboard_document
 from membench_leaderboard.published import BOARD, HERE, PAPER, published_entries
@@ -29,13 +31,18 @@ CHECKOUT = Path(__file__).parents[2]
 @click.option("--source", type=click.Choice([BOARD, PAPER]), default=BOARD, show_default=True,
               help="The published board, or the store for reproductions of papers.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Leave out what was published before.")
-def main(folders: tuple[Path, ...], source: str, fresh: bool) -> None:
-    """Add the finished trials below FOLDERS to what is published, and write LEADERBOARD.md again.
+@click.option("--plugin", "plugins", multiple=True, type=click.Path(), help="Plugin file that the records need.")
+def main(folders: tuple[Path, ...], source: str, fresh: bool, plugins: tuple[str, ...]) -> None:
+    """Verify the finished trials below FOLDERS, add them to what is published, and write LEADERBOARD.md again.
 
-    A trial that was published before is replaced. Without FOLDERS, only the files are written again.
+    Nothing is published of a folder with a record that fails; what cannot be checked is self-reported. A trial that was
+    published before is replaced. Without FOLDERS, only the files are written again.
     """
     if not (CHECKOUT / "pyproject.toml").is_file():
         raise UsageError(f"'{CHECKOUT}' is not a checkout of membench; records are published from one")
+    for folder in folders:
+        if folder.is_dir():
+            _verify(folder, plugins)
     found, problems = read_entries(folders)
     for problem in problems:
         click.echo(f"membench: {problem}", err=True)
@@ -44,6 +51,17 @@ def main(folders: tuple[Path, ...], source: str, fresh: bool) -> None:
         click.echo(f"wrote {path.relative_to(CHECKOUT)} ({path.stat().st_size:,} bytes)")
     write_atomically(CHECKOUT / "LEADERBOARD.md", leaderboard_document(published_entries()))
     click.echo(f"{len(chosen)} records published, {left_out} left out (failed, or not to be ranked); LEADERBOARD.md")
+
+
+def _verify(folder: Path, plugins: Sequence[str]) -> None:
+    """Marks are made here, by whoever publishes. UsageError for a folder with a record that is not true."""
+    verdicts = verify(folder, Selection.from_environment(plugins), timeout=TIMEOUT, show=False).verdicts
+    failed = [one for one in verdicts if one.outcome == FAILED]
+    if failed:
+        raise UsageError(
+            f"{len(failed)} of {len(verdicts)} records in '{folder}' failed verification; "
+            f"'{failed[0].path}': {failed[0].reason}"
+        )
 
 
 def publishable(found: Iterable[Entry]) -> tuple[list[Entry], int]:

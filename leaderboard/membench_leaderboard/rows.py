@@ -37,7 +37,8 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     rows["lower_bound_name"] = grouped["lower_bound_name"].first().to_numpy()
     rows["membench"] = groups.joined(frame["membench"])
     rows["converged"] = _all_converged(frame["converged"], groups)
-    rows["origin"] = [origin(protocol) for protocol in rows["protocol"]]
+    foreign = ~groups.all(~frame["foreign_kernel"].astype(bool))
+    rows["origin"] = [origin(protocol, kernel) for protocol, kernel in zip(rows["protocol"], foreign, strict=True)]
     rows["verified"] = groups.all(frame["verified"])
     rows["verification"] = [verification(verified) for verified in rows["verified"]]
     for name, column in BY_SEED.items():
@@ -87,8 +88,10 @@ def is_ranked(protocol: str) -> bool:
     return protocol not in PROTOCOLS or PROTOCOLS[protocol].ranked
 
 
-def origin(protocol: str) -> str:
-    return "trained" if protocol not in PROTOCOLS or PROTOCOLS[protocol].trains else "constructed"
+def origin(protocol: str, foreign_kernel: bool = False) -> str:
+    if protocol in PROTOCOLS and not PROTOCOLS[protocol].trains:
+        return "constructed"
+    return "trained by a plugin's kernel" if foreign_kernel else "trained"
 
 
 def verification(verified: bool) -> str:
@@ -104,9 +107,11 @@ def sorted_by(rows: pd.DataFrame) -> str:
     """What the rows of one table are sorted by.
 
     Facts that are distributions have no accuracy of 1 to reach, and the likeliest answer says little of them:
-    there the divergence decides.
+    there the divergence decides. What kind they are is said by the verified rows, or else by most of them: a single
+    record that nobody checked must not sort a table anew.
     """
-    return "kl" if bool(_distributions(rows).any()) else "accuracy"
+    checked = rows[rows["verified"].astype(bool)]
+    return "kl" if bool(_distributions(rows if checked.empty else checked).mean() > 0.5) else "accuracy"
 
 
 def shared_ranks(values: Numbers, low: Numbers, high: Numbers) -> tuple[list[int], list[bool]]:

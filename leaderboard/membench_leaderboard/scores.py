@@ -54,7 +54,7 @@ def score(rows: list[Row], by: str) -> Row:
         "ratio_to_bound": _over(rows, "ratio_to_bound", max),
         "ratio_to_oracle": _over(rows, "ratio_to_oracle", max),
         "excess_kl": _over(rows, "excess_kl", min),
-        "origin": rows[0]["origin"],
+        "origin": max((row["origin"] for row in rows), key=len),  # that of a plugin's kernel, if one has it
         "verification": verification(all(row["verified"] for row in rows)),
         "membench": ", ".join(sorted({row["membench"] for row in rows})),
         "models": len(rows),

@@ -13,6 +13,7 @@ import rich.table
 from rich.cells import cell_len
 from rich.text import Text
 
+from membench.printing import printable
 from membench_leaderboard.columns import MODELS, Column, Row, find, score_columns, shown
 from membench_leaderboard.rows import tables
 from membench_leaderboard.scores import standings
@@ -196,8 +197,3 @@ def _text(lines: Sequence[str], style: str) -> Text:
     """Text and not markup, which a name could be taken for."""
     first, *more = lines
     return Text("\n").join([Text(first, style), *(Text(line, "dim") for line in more)])
-
-
-def printable(text: object) -> str:
-    """Text of somebody else's, without anything that a terminal would act on."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))

@@ -16,6 +16,7 @@ from membench.analysis.laws import Fit
 from membench.errors import UsageError
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
+from membench.printing import cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,6 +104,8 @@ def read_overlay(path: Path, x: str, y: str) -> pd.DataFrame:
         raise UsageError(f"cannot read overlay '{path}': {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"overlay '{path}' is not CSV: {str(error).partition(chr(10))[0]}") from None
+    if found.empty:
+        raise UsageError(f"overlay '{path}' has no points, only a header")
     missing = [name for name in (x, y) if name not in found]
     if missing:
         raise UsageError(
@@ -223,5 +226,5 @@ def _label(axes: Any, curve: Curve, picture: Picture) -> None:
 def as_csv(drawn: Sequence[Curve]) -> str:
     """The raw data behind a figure: a row for each trial."""
     frames = [curve.trials.assign(curve=curve.name) for curve in drawn]
-    text: str = pd.concat(frames, ignore_index=True).to_csv(index=False)
+    text: str = pd.concat(frames, ignore_index=True).map(cell).to_csv(index=False)
     return text

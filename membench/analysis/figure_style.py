@@ -72,6 +72,8 @@ def _figure_to_show() -> Any:
 
 def _write(figure: Any, path: Path) -> None:
     try:
+        if path.exists() and not path.is_file():
+            raise OSError(None, "it is not a regular file")
         figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict
@@ -10,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from membench.errors import UsageError
 from membench.interface.options import Option, options_of
+from membench.printing import as_json, console
 
 if TYPE_CHECKING:
     from membench.execute.run import Run
@@ -24,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def console() -> Console:
-    return Console(highlight=False)
+    click.echo(as_json(value))
 
 
 def listing(title: str, *headers: str) -> Table:
@@ -57,7 +52,7 @@ def options_table(config: type, flag: str) -> Table:
     )
     for row in option_rows(config):
         default = "-" if row["default"] is None else str(row["default"])
-        table.add_row(row["name"], default, row["valid"], row["help"])
+        table.add_row(*map(escape, (row["name"], default, row["valid"], row["help"])))
     return table
 
 

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from membench.analysis.bounds_table import Bounds, PointBounds, applies, says, short
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.bounds import evaluate
 

@@ -11,10 +11,11 @@ from membench.analysis.figure_style import check_figure_path
 from membench.capacity_search.search import check_levels
 from membench.capacity_search.subject import VARIED
 from membench.commands._options import execution_options, json_option, out_option, plugin_options, point_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
 from membench.engine.execution import Execution
 from membench.errors import UsageError
 from membench.plan.request import Request
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.capacity import find
 

@@ -8,7 +8,8 @@ import click
 
 from membench.analysis.floor_table import Floor
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.floor import descend
 

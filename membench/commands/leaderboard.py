@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console
 from membench.errors import UsageError
 from membench.measure.size import ALL, COUNTS
 from membench.plan.budget import parse_budget
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.leaderboard import leaderboard as choose
 from membench_leaderboard.formats import EXPLANATIONS, FORMATS, Board

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from rich.markup import escape
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, option_rows, options_table, print_json
+from membench.commands._output import listing, option_rows, options_table, print_json
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 
 
@@ -50,14 +52,17 @@ def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
 def _show_all(registry: Registry, chosen: list[Architecture[Any]]) -> None:
     table = listing("", "model", "from", "summary")
     for one in chosen:
-        table.add_row(one.name, str(one.origin), one.summary)
+        table.add_row(one.name, *map(escape, (str(one.origin), str(one.summary))))
     console().print(table)
     console().print("\nOptions of one: membench models NAME", style="dim")
 
 
 def _show_one(registry: Registry, one: Architecture[Any]) -> None:
     out = console()
-    out.print(f"[bold]{one.name}[/bold]  {one.summary}\nFrom {one.origin}. {one.reference}\n")
+    about = escape(f"{one.summary}\nFrom {one.origin}. {one.reference}\n")
+    out.print(f"[bold]{one.name}[/bold]  {about}")
     out.print(options_table(one.config, "-M"))
     if one.constructions:
-        out.print(f"\nConstructions (--protocol construct -P construction=NAME): {', '.join(one.constructions)}")
+        out.print(
+            f"\nConstructions (--protocol construct -P construction=NAME): {', '.join(one.constructions)}", markup=False
+        )

@@ -8,8 +8,9 @@ import click
 from rich.markup import escape
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
 from membench.interface.registry import Plugin
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 
 
@@ -30,7 +31,7 @@ def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> No
     for plugin in found:
         detail = escape(plugin.reason) if plugin.reason else _provided(plugin)
         colour = {"loaded": "green", "failed": "red"}.get(plugin.status, "yellow")
-        table.add_row(plugin.name, str(plugin.origin), f"[{colour}]{plugin.status}[/{colour}]", detail)
+        table.add_row(escape(plugin.name), escape(str(plugin.origin)), f"[{colour}]{plugin.status}[/{colour}]", detail)
     console().print(table)
 
 

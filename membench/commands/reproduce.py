@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from membench.commands._options import execution_options, json_option, out_option, plugin_options
-from membench.commands._output import announce, console, listing, print_json
+from membench.commands._output import announce, listing, print_json
 from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.plan import experiment as experiments
+from membench.printing import console
 from membench.records.record import Record
 from membench.verbs.arguments import load_registry
 from membench.verbs.reproduce import ALL, conclude, prepare, run_of

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from rich.markup import escape
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, option_rows, options_table, print_json
+from membench.commands._output import listing, option_rows, options_table, print_json
 from membench.interface.declarations import Task
 from membench.interface.registry import Registry
+from membench.printing import console
 from membench.verbs.arguments import load_registry
 
 
@@ -31,12 +33,13 @@ def tasks(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple[
         return
     out = console()
     if name:
-        out.print(f"[bold]{chosen[0].name}[/bold]  version {chosen[0].version}\n{chosen[0].summary}\n")
+        about = escape(f"version {chosen[0].version}\n{chosen[0].summary}\n")
+        out.print(f"[bold]{chosen[0].name}[/bold]  {about}")
         out.print(options_table(chosen[0].config, "-T"))
         return
     table = listing("", "task", "version", "from", "summary")
     for one in chosen:
-        table.add_row(one.name, str(one.version), str(one.origin), one.summary)
+        table.add_row(one.name, *map(escape, (str(one.version), str(one.origin), str(one.summary))))
     out.print(table)
     out.print("\nOptions of one: membench tasks NAME", style="dim")
 

@@ -10,11 +10,12 @@ import click
 from rich.markup import escape
 
 from membench.commands._options import execution_options, json_option, out_option, plugin_options, request_options
-from membench.commands._output import console, listing, show_results
+from membench.commands._output import listing, show_results
 from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
+from membench.printing import console
 from membench.shape_search.search import SHAPES
 from membench.verbs.arguments import EACH, budgets_of, load_registry
 from membench.verbs.tune import search_and_measure

@@ -14,9 +14,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from membench.commands._options import json_option, plugin_options
-from membench.commands._output import console, listing, print_json
+from membench.commands._output import listing, print_json
+from membench.errors import NOT_ALL_VERIFIED
+from membench.interface.registry import Selection
+from membench.printing import console
 from membench.records.record import Record
-from membench.verbs.arguments import load_registry
+from membench.verbs.arguments import check_plugin_files
 from membench.verbs.verify import Verification
 from membench.verbs.verify import verify as check
 from membench.verify.verdict import FAILED, TIMEOUT, UNCHECKED, VERIFIED, Verdict
@@ -29,8 +32,8 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--retrain", is_flag=True, help="Also retrain each point, on a seed that the submitter did not choose.")
-@click.option("--salt", metavar="TEXT", help="Salt that makes the seed unpredictable (random by default).")
+@click.option("--retrain", is_flag=True, help="Also retrain each point, on seeds that the submitter did not choose.")
+@click.option("--salt", metavar="TEXT", help="Salt that makes the seeds unpredictable (random by default).")
 @click.option("--jobs", type=click.IntRange(min=1), help="Records to check in parallel; by default one per core.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=TIMEOUT, show_default=True, metavar="SECONDS",
               help="Time limit per record.")  # fmt: skip
@@ -48,18 +51,23 @@ def verify(
 ) -> None:
     """Check records against their weights.
 
-    Each model is rebuilt in separate processes, once with its own seed and once with another, and
-    queried on every fact again. Records that pass are listed in FOLDER/verified.json by content hash, so
-    that editing one voids its mark.
+    Each model is rebuilt in separate processes, twice, from seeds that nobody knows, and queried on
+    every fact again. Records that pass are listed in FOLDER/verified.json by content hash, with the
+    numbers that were measured; editing one voids its mark.
 
     \b
     membench verify submission/
     membench verify submission/ --retrain
     """
-    verification = check(folder, load_registry(files, block), retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
+    check_plugin_files(files)
+    selection = Selection.from_environment(files, block)
+    verification = check(folder, selection, retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
     _show(verification, as_json)
-    if verification.failed:
+    sys.stdout.flush()
+    if FAILED in verification.outcomes:
         sys.exit(1)
+    if UNCHECKED in verification.outcomes:
+        sys.exit(NOT_ALL_VERIFIED)
 
 
 def _show(verification: Verification, as_json: bool) -> None:
@@ -110,13 +118,15 @@ def _verdict(outcome: str, reason: str, notes: Sequence[str]) -> str:
 
 
 def _repeats_table(repeats: Sequence[Repeat], salt: str) -> Table:
-    table = listing(f"Trained again, with the salt {escape(salt)}", "model", "seed", "accuracy", "submitted", "verdict")
+    table = listing(
+        f"Trained again, with the salt {escape(salt)}", "model", "seeds", "accuracy", "submitted", "verdict"
+    )
     for one in repeats:
         table.add_row(
             _point(one.records[0]),
-            str(one.seed),
-            _decimal(one.found.get("accuracy")),
-            _decimal(one.submitted.get("accuracy")),
+            "\n".join(map(str, one.seeds)) or "-",
+            _decimal(one.means()["found"].get("accuracy")),
+            _decimal(one.means()["submitted"].get("accuracy")),
             _verdict(one.outcome, one.reason, ()),
         )
     return table

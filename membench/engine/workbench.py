@@ -45,6 +45,7 @@ class Workbench:
     probed: list[list[float]] | None = None  # what the protocol's probes found, if they were run before
     report: Report = lambda fraction, text: None
     notes: list[str] = field(default_factory=list)  # what a reader of the record should know
+    paths: set[str] = field(default_factory=set)  # of training that were taken: kernel, general
     _facts: dict[int, Facts] = field(default_factory=dict, repr=False)
 
     @property
@@ -71,12 +72,15 @@ class Workbench:
         pairs = np.array(betas, dtype=np.float32)
         if self.execution.kernel != "off":
             try:
-                return self._kernel(modules, facts, pairs)
+                trainer = self._kernel(modules, facts, pairs)
+                self.paths.add("kernel")
+                return trainer
             except NotApplicable as reason:
                 if self.execution.kernel == "on":
                     raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
+        self.paths.add("general")
         return GeneralTrainer(modules, facts, pairs, self.note, self.execution.compiling, planned)
 
     def _kernel(self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Any) -> Trainer:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from membench.execute.driver import Watcher
+from membench.printing import printable_lines
 
 if TYPE_CHECKING:
     from membench.plan.trial import Trial
@@ -36,7 +37,7 @@ class Bar:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        print(text, file=sys.stderr)
+        print(printable_lines(text), file=sys.stderr)
 
     def close(self) -> None:
         pass

@@ -140,19 +140,26 @@ class _JobRunner:
 
         from membench.measure.evaluate import evaluate
         from membench.measure.size import (
-            beyond_parameters,
+            count_size,
             count_without_gradient,
+            describe_fresh,
             float_bits,
             float_type,
-            measure_size,
+            text_bits,
+            widths_of,
         )
 
         bench, module = self.workbench, outcome.module
         dtype = float_type(state)
-        fresh = beyond_parameters(bench.model(outcome.seed, dtype))
-        size = measure_size(module, bench.shape, bench.architecture.embeddings, fresh)
+        fresh, config = describe_fresh(bench.model(outcome.seed, dtype)), to_dict(bench.config)
+        size = count_size(state, fresh, bench.shape, bench.architecture.embeddings, widths_of(config))
         tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.execution.device)
-        size = replace(size, without_gradient=count_without_gradient(module, tokens), identifiable=self._identifiable())
+        size = replace(
+            size,
+            without_gradient=count_without_gradient(module, tokens),
+            identifiable=self._identifiable(),
+            storage_bits=size.storage_bits + (0 if bench.architecture.origin.is_built_in else text_bits(config)),
+        )
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
         if outcome.least_loss is not None:
             other = asdict(evaluate(outcome.least_loss, outcome.facts, size.parameters))
@@ -171,7 +178,7 @@ class _JobRunner:
             metrics={**metrics, **outcome.metrics},
             size=asdict(size),
             bounds=[asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)],
-            trace={**outcome.trace, "notes": list(bench.notes)},
+            trace={**outcome.trace, "paths": sorted(bench.paths), "notes": list(bench.notes)},
             environment=describe_environment(bench.execution.device, self.job.threads, dtype),
             run=self._timing(replicas),
             weights=weights.describe(content, f"{self.job.point.id}-s{outcome.seed}") if content else None,

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+import sys
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -19,6 +21,8 @@ from membench.errors import UsageError, unknown
 C = TypeVar("C")
 AUTO = "auto"  # the text for "let the config work it out", where a field allows it
 MAX_GRID = 100_000  # more trials than anybody means to start by one command
+MAX_TEXT = 64  # characters of a text option: it names something, and must not hold facts
+MAX_INTEGER = 2**53  # of a number option, up to which JSON readers agree
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
@@ -64,7 +68,7 @@ class Option:
         elif self.kind is bool:
             text = "true or false"
         else:
-            text = {int: "a whole number", float: "a number"}.get(self.kind, "a text")
+            text = {int: "a whole number", float: "a number"}.get(self.kind, f"a text of at most {MAX_TEXT} characters")
             if self.minimum is not None and self.maximum is not None:
                 text += f" from {self.minimum:g} to {self.maximum:g}"
             elif self.minimum is not None:
@@ -93,19 +97,27 @@ class Option:
             return self.automatic
         if self.choices:
             return value in self.choices
-        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if self.kind is float and type(value) is int and abs(value) <= MAX_INTEGER:
             value = float(value)
         if type(value) is not self.kind:
             return False
-        if isinstance(value, (int, float)) and self.kind is not bool:
-            low = -math.inf if self.minimum is None else self.minimum
-            high = math.inf if self.maximum is None else self.maximum
-            return bool(math.isfinite(value) and low <= value <= high)
-        return True
+        if isinstance(value, str):
+            return len(value) <= MAX_TEXT
+        if not isinstance(value, (int, float)):
+            return False
+        low = -math.inf if self.minimum is None else self.minimum
+        high = math.inf if self.maximum is None else self.maximum
+        largest = MAX_INTEGER if self.kind is int else sys.float_info.max
+        return self.kind is bool or bool(low <= value <= high and abs(value) <= largest)
 
 
-def options_of(config: type) -> dict[str, Option]:
+def options_of(config: type) -> Mapping[str, Option]:
     """The options of a config dataclass, in the order of its fields."""
+    return _options_of(config)
+
+
+@functools.cache
+def _options_of(config: Any) -> Mapping[str, Option]:
     hints = typing.get_type_hints(config)
     return {field.name: _option_of(field, hints[field.name]) for field in dataclasses.fields(config)}
 
@@ -217,21 +229,43 @@ def _range(one: Option, text: str) -> list[Any]:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A config as its record and its identity hold it: without options that came later and are as if never set."""
-    values = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
-    later = [one.name for one in dataclasses.fields(config) if one.metadata.get("later")]
-    return {name: value for name, value in values.items() if name not in later or _differs(config, values, name)}
+    """A config as its record and its identity hold it: without options that came later and are as if never set.
+
+    A number has the type of its option: 1 and 1.0 would be two identities of one config.
+    """
+    known = options_of(type(config))
+    values = {name: _of_kind(getattr(config, name), one.kind) for name, one in known.items()}
+    return {name: values[name] for name, one in known.items() if not one.later or _differs(config, values, name)}
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    return float(value) if kind is float and type(value) is int and abs(value) <= MAX_INTEGER else value
+
+
+def canonical(config: Any, owner: str) -> dict[str, Any]:
+    """The only way to write a config down. UsageError for a value that its option does not allow."""
+    validate(config, owner)
+    return to_dict(config)
+
+
+def shown_options(config: Any) -> list[str]:
+    """The options that a label shows: all numbers, and whatever else is not as it would be anyway."""
+    values = to_dict(config)
+    return [
+        name
+        for name, value in values.items()
+        if value is not None and (_is_number(value) or _differs(config, values, name))
+    ]
 
 
 def label(config: Any) -> str:
-    """A config in a few words, as it would be typed: all numbers, and whatever else is not as it would be anyway."""
-    values = to_dict(config)
-    shown = {
-        name: value
-        for name, value in values.items()
-        if value is not None and (_is_number(value) or _differs(config, values, name))
-    }
-    return " ".join(f"{name}={_typed(value)}" for name, value in shown.items())
+    """A config in a few words, as it would be typed."""
+    return label_of(to_dict(config), shown_options(config))
+
+
+def label_of(values: Mapping[str, Any], shown: Iterable[str]) -> str:
+    """The same from plain data."""
+    return " ".join(f"{name}={_typed(values[name])}" for name in shown)
 
 
 def _differs(config: Any, values: Mapping[str, Any], name: str) -> bool:

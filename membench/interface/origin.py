@@ -34,6 +34,15 @@ class Origin:
         return f"{self.distribution} {self.version}".strip()
 
 
+@dataclass(frozen=True)
+class Code:
+    """What is known of the code behind a name, without the code."""
+
+    name: str
+    version: int
+    origin: Origin
+
+
 UNKNOWN = Origin()  # of a declaration that no registry has seen
 
 

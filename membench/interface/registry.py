@@ -51,6 +51,7 @@ class Selection:
     allowed: tuple[str, ...] | None = None  # names of plugins or distributions; None: all
     blocked: tuple[str, ...] = ()
     strict: bool = False  # raise instead of noting a failure
+    built_in_only: bool = False  # import nothing of anybody else's: for a process that must not be tampered with
 
     @classmethod
     def from_environment(cls, files: Sequence[str] = (), blocked: Sequence[str] = ()) -> Selection:
@@ -62,6 +63,10 @@ class Selection:
             blocked=tuple(blocked),
             strict=os.environ.get("MEMBENCH_STRICT", "") not in ("", "0"),
         )
+
+    def built_ins(self) -> Selection:
+        """The same without plugins of anybody else's."""
+        return replace(self, files=(), built_in_only=True)
 
     def admits(self, *names: str) -> bool:
         return self.allowed is None or any(name in self.allowed for name in names)
@@ -83,7 +88,7 @@ class Registry:
         self.plugins += [self._from_file(file) for file in self.selection.files]
         known = {word for plugin in self.plugins for word in (plugin.name, plugin.distribution)}
         for name in self.selection.blocked:
-            if name not in known:
+            if name not in known and not self.selection.built_in_only:
                 raise unknown("plugin to block", name, known, "list them with: membench plugins")
         self._settle_duplicates()
 
@@ -169,6 +174,8 @@ class Registry:
                 return replace(row, status="blocked", reason=f"--block {name}")
         if not self.selection.admits(row.name, row.distribution):
             return replace(row, status="blocked", reason="not among MEMBENCH_PLUGINS")
+        if self.selection.built_in_only and row.distribution != BUILT_IN:
+            return replace(row, status="blocked", reason="only built-ins are imported here")
         try:
             with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
                 module = load()

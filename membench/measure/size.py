@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from membench.errors import unknown
 from membench.interface.facts import Shape
@@ -55,46 +55,119 @@ class Size:
     without_gradient: int = 0  # parameters that the loss does not reach
     identifiable: int | None = None  # parameters less those whose changes others can undo, where that is known
     learned_buffers: int = 0  # of the parameters, those in buffers
-    storage_bits: int = 0  # of all tensors in the state dict
+    storage_bits: int = 0  # of all tensors in the state dict, and of the texts in a plugin's options
+    learned_bits: int = 0  # of the parameters: no model knows more bits of random facts
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A model before it is trained, as data: which of its tensors are parameters, and what the others were built as."""
+
+    parameters: frozenset[str]
+    others: Mapping[str, torch.Tensor]  # buffers, and what else is in the state dict
+    same: Mapping[str, str]  # a further name of a shared tensor: its first name
+    unsaved: int  # numbers in buffers that are left out of the state dict
+
+
+def describe_fresh(module: nn.Module) -> Fresh:
+    """TypeError for a state dict with anything but tensors, which could not be counted."""
+    parameters, buffers = (_registered(module, kind) for kind in ("_parameters", "_buffers"))
+    state = _state(module)
+    first: dict[int, str] = {}
+    same = {name: first.setdefault(id(value), name) for name, value in state.items()}
+    return Fresh(
+        frozenset(name for name, value in state.items() if id(value) in parameters),
+        {name: value.detach().clone() for name, value in state.items() if id(value) not in parameters},
+        {name: other for name, other in same.items() if name != other},
+        sum(value.numel() for key, value in buffers.items() if key not in first),
+    )
 
 
 def measure_size(
     module: nn.Module,
     shape: Shape,
     embeddings: tuple[str, ...] = (),
-    fresh: Mapping[str, torch.Tensor] | None = None,
-    close: bool = False,
+    fresh: Fresh | None = None,
+    widths: Container[int] | None = None,
 ) -> Size:
-    """Parameters, parameters that are not embeddings, and buffers (those left out of the state dict too).
+    """The size of a model as it is; without `fresh`, of one that is not trained yet."""
+    return count_size(_state(module), fresh or describe_fresh(module), shape, embeddings, widths)
 
-    `fresh` is what `beyond_parameters` gave for a freshly built model: a buffer that differs was
-    learned. With `close`, last digits may differ, as they do between platforms. TypeError for a
-    state dict with anything but tensors, which could not be counted.
+
+def count_size(
+    state: Mapping[str, torch.Tensor],
+    fresh: Fresh,
+    shape: Shape,
+    embeddings: tuple[str, ...] = (),
+    widths: Container[int] | None = None,
+) -> Size:
+    """The size of weights, counted from the tensors themselves.
+
+    A number that is not a floating-point one counts by its bits, as many parameters as it has times 32 of them.
+    `widths` are those that an embedding may have, None: any.
     """
-    names: dict[nn.Parameter, list[str]] = {}  # a tensor that is used twice has two names and counts once
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(name)
-    total = sum(parameter.numel() for parameter in names)
-    tables = sum(p.numel() for p, known_as in names.items() if _is_embedding(p, known_as, shape, embeddings))
-    others = beyond_parameters(module)
-    learned = 0 if fresh is None else sum(b.numel() for n, b in others.items() if not _same(b, fresh.get(n), close))
+    distinct = {name: value for name, value in state.items() if not _is_shared(name, state, fresh)}
+    others = [name for name in distinct if name not in fresh.parameters]
+    learned = [name for name in others if not same_bytes(distinct[name], fresh.others.get(name))]
+    trained = [name for name in distinct if name in fresh.parameters]
+    names = {name: [name, *(other for other, one in fresh.same.items() if one == name)] for name in trained}
+    tables = sum(
+        _count(distinct[name])
+        for name in trained
+        if _is_embedding(distinct[name], names[name], shape, embeddings, widths)
+    )
+    total = sum(_count(distinct[name]) for name in (*trained, *learned))
     return Size(
-        total + learned,
-        total + learned - tables,
-        sum(b.numel() for b in others.values()),
-        learned_buffers=learned,
-        storage_bits=_storage_bits(module),
+        total,
+        total - tables,
+        sum(distinct[name].numel() for name in others) + fresh.unsaved,
+        learned_buffers=sum(_count(distinct[name]) for name in learned),
+        storage_bits=sum(map(_bits, distinct.values())),
+        learned_bits=sum(_bits(distinct[name]) for name in (*trained, *learned)),
     )
 
 
-def beyond_parameters(module: nn.Module) -> dict[str, torch.Tensor]:
-    """A copy of all tensors of a module that are no parameters: its buffers, and what else is in its state dict."""
-    named = dict(module.named_buffers())
-    known = {id(tensor) for tensor in (*module.parameters(), *named.values())}
-    for name, value in _state(module).items():
-        if id(value) not in known:
-            named[name] = value
-    return {name: value.detach().clone() for name, value in named.items()}
+def text_bits(config: Mapping[str, Any]) -> int:
+    """Bits of the texts among options: what is written there need not be in the weights."""
+    return sum(8 * len(value.encode()) for value in config.values() if isinstance(value, str))
+
+
+def widths_of(config: Mapping[str, Any]) -> set[int]:
+    """The widths that an embedding may have: those that the config names, so that its label shows them."""
+    return {value for value in config.values() if type(value) is int}
+
+
+def _is_shared(name: str, state: Mapping[str, torch.Tensor], fresh: Fresh) -> bool:
+    """Whether it is a further name of a tensor that is counted already, and still the same."""
+    first = fresh.same.get(name)
+    return first is not None and first in state and same_bytes(state[name], state[first])
+
+
+def _registered(module: nn.Module, kind: str) -> dict[int, torch.Tensor]:
+    """The parameters or buffers of a module and all in it, by their id.
+
+    Read from where nn.Module keeps them: its methods may be overridden, to hide some.
+    """
+    found: dict[int, torch.Tensor] = {}
+    seen: set[int] = set()
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = vars(one)
+        found.update((id(value), value) for value in kept[kind].values() if value is not None)
+        waiting.extend(kept["_modules"].values())
+    return found
+
+
+def _count(value: torch.Tensor) -> int:
+    return value.numel() if value.is_floating_point() else -(-_bits(value) // 32)
+
+
+def _bits(value: torch.Tensor) -> int:
+    return 8 * value.numel() * value.element_size()
 
 
 def float_type(state: Mapping[str, torch.Tensor]) -> str:
@@ -109,8 +182,9 @@ def float_bits(state: Mapping[str, torch.Tensor]) -> int:
 
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     import torch
+    from torch import nn
 
-    state = module.state_dict(keep_vars=True)  # the tensors themselves, by which shared ones are known
+    state = nn.Module.state_dict(module, keep_vars=True)  # the tensors themselves, by which shared ones are known
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(
@@ -119,33 +193,39 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
     return dict(state)
 
 
-def _storage_bits(module: nn.Module) -> int:
-    distinct = {id(value): value for value in _state(module).values()}
-    return sum(8 * value.numel() * value.element_size() for value in distinct.values())
-
-
-def _same(buffer: torch.Tensor, fresh: torch.Tensor | None, close: bool) -> bool:
+def same_bytes(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    """Bit for bit: 0 and -0 are equal, and would tell a bit."""
     import torch
 
-    if fresh is None or buffer.shape != fresh.shape or buffer.dtype != fresh.dtype:
+    if other is None or one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if close and buffer.is_floating_point():
-        return torch.allclose(buffer, fresh.to(buffer.device), rtol=1e-5, atol=1e-6)
-    return torch.equal(buffer, fresh.to(buffer.device))
+    raw, others = (t.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
+    return torch.equal(raw, others)
 
 
-def _is_embedding(parameter: nn.Parameter, names: Iterable[str], shape: Shape, prefixes: Iterable[str]) -> bool:
-    """A declared embedding counts as one only if it is what the word says: one row per token, position or answer."""
+def _is_embedding(
+    parameter: torch.Tensor,
+    names: Iterable[str],
+    shape: Shape,
+    prefixes: Iterable[str],
+    widths: Container[int] | None,
+) -> bool:
+    """A declared embedding counts as one only if it is what the word says: one row per token, position or answer.
+
+    Its width is one that the config names: any function of two tokens would fit into a table that is wide enough.
+    """
     declared = any(name == prefix or name.startswith(prefix + ".") for name in names for prefix in prefixes)
-    return declared and parameter.dim() == 2 and parameter.shape[0] in shape
+    is_table = parameter.dim() == 2 and parameter.shape[0] in shape
+    return declared and is_table and (widths is None or parameter.shape[1] in widths)
 
 
 def count_without_gradient(module: nn.Module, tokens: torch.Tensor) -> int:
     """Parameters that receive no gradient at all from the logits of these tokens, asked as they are when measured."""
     import torch
 
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    frozen = sum(p.numel() for p in module.parameters() if not p.requires_grad)
+    every = [value for value in _registered(module, "_parameters").values() if isinstance(value, torch.Tensor)]
+    parameters = [p for p in every if p.requires_grad]
+    frozen = sum(p.numel() for p in every if not p.requires_grad)
     if not parameters:
         return frozen
     was_training = module.training

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 SCHEMA = 2
+MAX_DEPTH = 40  # of nesting; a record has 6
+MAX_INTEGER = 2**63 - 1
+_RANGES = dict.fromkeys(("accuracy", "stream_accuracy"), (0.0, 1.0 + 1e-09)) | {"kl": (-1e-6, math.inf)}
 KINDS = ("association", "distribution")  # of facts: one answer for each context, or a distribution over answers
 _SHAPES: dict[str, type | tuple[type, ...]] = {
     "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
@@ -72,17 +75,15 @@ class Record:
         return float(values[0]) if values and isinstance(values[0], (int, float)) else math.nan
 
     def to_json(self) -> str:
-        data = {name: getattr(self, name) for name in _FIELDS}
-        return json.dumps(_without_nan({**data, **self.more}), indent=1, allow_nan=False) + "\n"
+        return json.dumps(_without_nan(self.to_data()), indent=1, allow_nan=False) + "\n"
+
+    def to_data(self) -> dict[str, Any]:
+        return {**{name: getattr(self, name) for name in _FIELDS}, **self.more}
 
     @classmethod
     def from_json(cls, text: str) -> Record:
         """ValueError, in words, for anything that is not a record of this schema or an older one."""
-        try:
-            data = json.loads(text)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        return cls.from_data(data)
+        return cls.from_data(read_json(text))
 
     @classmethod
     def from_data(cls, data: Any) -> Record:
@@ -91,6 +92,7 @@ class Record:
             raise ValueError("not a membench record")
         if data["schema"] > SCHEMA:
             raise NewerSchema(data["schema"])
+        check_plain(data)
         known = _checked({name: value for name, value in data.items() if name in _NAMES})
         more = {name: value for name, value in data.items() if name not in _NAMES}
         return cls(**upgrade(known), more=more)
@@ -107,6 +109,47 @@ class NewerSchema(ValueError):
         super().__init__(f"has record schema {schema}, but this membench reads up to {SCHEMA}; upgrade membench")
 
 
+def read_json(text: str) -> Any:
+    """Plain JSON, without NaN. ValueError for anything else."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"it has the number {name}, which JSON has not")
+
+
+def check_plain(value: Any, depth: int = MAX_DEPTH) -> None:
+    """ValueError for JSON that a reader could stumble over later: nested too deeply, huge numbers, broken texts."""
+    if type(value) is str:
+        if not value.isascii():
+            _check_text(value)
+    elif type(value) is int:
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise ValueError(f"it has a whole number beyond {MAX_INTEGER}")
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise ValueError("it has a number that is not finite")
+    elif depth == 0:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    elif type(value) is dict:
+        for key, one in value.items():
+            _check_text(key)
+            check_plain(one, depth - 1)
+    elif type(value) is list:
+        for one in value:
+            check_plain(one, depth - 1)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"it has a text that is not Unicode: {ascii(text)[:40]}") from None
+
+
 def _checked(data: dict[str, Any]) -> dict[str, Any]:
     for name, kind in _SHAPES.items():
         if name in data and not isinstance(data[name], kind):
@@ -115,11 +158,50 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     missing += [f"{part}.{key}" for part, keys in _REQUIRED.items() for key in keys if key not in data.get(part, ())]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
-    if any(not isinstance(value, (int, float, type(None))) for value in data.get("metrics", {}).values()):
-        raise ValueError("its metrics are not numbers")
+    _check("seed", data["seed"], 0, MAX_INTEGER, int)
+    for part in _REQUIRED:
+        _check_part(part, data[part])
+    for name, value in data.get("metrics", {}).items():
+        low, high = _RANGES.get(name, (-math.inf, math.inf))
+        _check(f"metrics.{name}", value, low, high, optional=True)
+    for name, value in data.get("size", {}).items():
+        _check(f"size.{name}", value, 0, MAX_INTEGER, int, optional=True)
+    for bound in data.get("bounds", ()):
+        if not isinstance(bound, dict):
+            raise ValueError(f"one of its bounds is a {type(bound).__name__}")
+        _check("bounds.value", bound.get("value"), -math.inf, math.inf, optional=True)
     if data["task"].get("kind") not in (*KINDS, None):
-        raise ValueError(f"its task.kind is {data['task']['kind']!r}, and not one of {', '.join(KINDS)}")
+        raise ValueError(f"its task.kind is {_shown(data['task']['kind'])}, and not one of {', '.join(KINDS)}")
     return data
+
+
+def _check_part(part: str, values: dict[str, Any]) -> None:
+    """Of architecture, task and protocol: names are texts, versions and counts whole numbers, a config options."""
+    for key in ("name", "label", "distribution"):
+        if not isinstance(values.get(key, ""), (str, type(None)) if key != "name" else str):
+            raise ValueError(f"its {part}.{key} is {_shown(values[key])}, and not a text")
+    if not isinstance(values["config"], dict):
+        raise ValueError(f"its {part}.config is a {type(values['config']).__name__}")
+    if part != "architecture":
+        _check(f"{part}.version", values["version"], 0, MAX_INTEGER, int)
+    for key in ("contexts", "vocab", "answers", "length"):
+        _check(f"{part}.{key}", values.get(key), 1, MAX_INTEGER, int, optional=True)
+
+
+def _check(name: str, value: Any, low: float, high: float, *kinds: type, optional: bool = False) -> None:
+    """ValueError unless it is a number of this kind and range, or nothing where that is fine."""
+    if value is None and optional:
+        return
+    if type(value) not in (kinds or (int, float)):
+        wanted = "a whole number" if int in kinds else "a number"
+        raise ValueError(f"its {name} is {_shown(value)}, and not {wanted}")
+    if not low <= value <= high:
+        raise ValueError(f"its {name} is {_shown(value)}, and not between {low:g} and {high:g}")
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 40 else f"{text[:40]}.."
 
 
 def upgrade(data: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from typing import Any
 
 from membench.errors import UsageError
 from membench.interface.declarations import Architecture, Task
+from membench.interface.origin import Code
 from membench.plan.trial import Point, Trial
-from membench.records.files import write_atomically
+from membench.records.files import NotAFile, read_regular, write_atomically
 from membench.records.record import NewerSchema, Record
 from membench.records.weights import SUFFIX
 
@@ -56,21 +56,18 @@ def read(path: Path) -> Entry:
         raise FromNewerMembench(str(error)) from None
     except json.JSONDecodeError as error:
         raise Unreadable(f"it is not a whole JSON file ({error.msg}, line {error.lineno})") from None
+    except UnicodeDecodeError:
+        raise Unreadable("it is not UTF-8 text") from None
     except (ValueError, TypeError) as error:
         raise Unreadable(str(error)) from None
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """What is in a regular file of sensible size: reading a device or a pipe might never end. Raises Unreadable."""
+    """What is in a regular file of sensible size. Raises Unreadable."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("it is not a regular file")
-        if found.st_size > most:
-            raise Unreadable(f"it has {found.st_size:,} bytes, and at most {most:,} are read")
-        return path.read_bytes()
-    except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
+        return read_regular(path, most)
+    except NotAFile as error:
+        raise Unreadable(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,10 @@ class Store:
         return self.root / point.task / point.architecture
 
     def path(self, trial: Trial) -> Path:
-        point = trial.point
-        return self.folder(point) / f"{point.id}-s{trial.seed}.json"
+        return self.place(trial.point, trial.seed)
+
+    def place(self, point: Point, seed: int) -> Path:
+        return self.folder(point) / f"{point.id}-s{seed}.json"
 
     def find(self, trial: Trial) -> Record | None:
         """The record of a finished trial, if it is of the code that is here; see `why_stale`."""
@@ -133,10 +132,10 @@ class Store:
 def other_code(trial: Trial, record: Record) -> str:
     """Why a record is of other code than a trial would run now; empty when it is of the same."""
     parts = ((trial.architecture, record.architecture), (trial.task, record.task))
-    return next((reason for item, part in parts if (reason := _changed(item, part))), "")
+    return next((reason for item, part in parts if (reason := changed_code(item, part))), "")
 
 
-def _changed(item: Architecture[Any] | Task[Any], part: Mapping[str, Any]) -> str:
+def changed_code(item: Architecture[Any] | Task[Any] | Code, part: Mapping[str, Any]) -> str:
     """What is another in the code behind one name.
 
     The numbers of built-ins are watched by a regression gate, and their versions are raised when numbers change: the

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from membench.records.files import NotAFile, read_regular
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIX = ".safetensors"
-
+MAX_BYTES = 1 << 31
 
 LEAST_LOSS = "least-loss/"  # before the names of a second set of weights: that of the least cross-entropy
 
@@ -35,7 +37,7 @@ def from_bytes(content: bytes, prefix: str = "") -> dict[str, Tensor]:
 
     try:
         both = load(content)
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"not a whole safetensors file ({error})") from None
     chosen = {name for name in both if name.startswith(LEAST_LOSS) is bool(prefix)}
     return {name.removeprefix(prefix): value for name, value in both.items() if name in chosen}
@@ -63,9 +65,9 @@ def read(weights: Mapping[str, Any] | None, record: Path) -> bytes:
     if weights.get("file") != path.name:
         raise ValueError(f"the record names the weights {weights.get('file')!r}; beside it they would be '{path.name}'")
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"its weights '{path.name}' cannot be read: {error.strerror or error}") from None
+        content = read_regular(path, MAX_BYTES)
+    except NotAFile as error:
+        raise ValueError(f"its weights '{path.name}': {error}") from None
     if hashlib.sha256(content).hexdigest() != weights.get("sha256"):
         raise ValueError(f"its weights '{path.name}' are not those that were measured: their SHA-256 is another")
     return content

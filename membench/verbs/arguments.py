@@ -12,9 +12,10 @@ from typing import Any
 from membench.engine.execution import Execution
 from membench.errors import UsageError
 from membench.execute.executor import check_executor
-from membench.interface.registry import Registry, Selection
+from membench.interface.registry import Registry, Selection, split_target
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
+from membench.printing import printable
 
 Model = str | Callable[..., Any]  # a name, path.py:Class, or a class or function (vocab, length, answers, **options)
 Options = Mapping[str, Any] | Iterable[str] | None  # {"H": [1, 6, 11]}, or texts as after -M: ["H=1:11:5"]
@@ -26,7 +27,7 @@ MAX_SEEDS = 10_000
 
 def say(text: str) -> None:
     """A line for whoever watches; results go elsewhere."""
-    print(f"membench: {text}", file=sys.stderr)
+    print(f"membench: {printable(text)}", file=sys.stderr)
 
 
 def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
@@ -40,6 +41,13 @@ def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
         elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
             say(f"plugin '{plugin.name}' provides nothing; it implements no membench hook")
     return registry
+
+
+def check_plugin_files(files: Sequence[str]) -> None:
+    """UsageError for a plugin file that is not there, without importing any."""
+    for file in files:
+        if not Path(split_target(file)[0]).is_file():
+            raise UsageError(f"plugin file '{file}' does not exist")
 
 
 def several(given: Any) -> list[Any]:

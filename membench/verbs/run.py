@@ -13,8 +13,10 @@ from membench.execute.progress import bar
 from membench.execute.run import Run
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
+from membench.records.record import Record
 from membench.records.store import Store
 from membench.results import Results
+from membench.theory.limits import broken_limits
 from membench.verbs.arguments import (
     Model,
     Options,
@@ -100,7 +102,20 @@ def prepare(
 def carry_out(planned: Run, *, show: bool = True) -> Results:
     """Run what has no record yet, and give the records of all."""
     planned.store.check()
-    return Results(planned.carry_out(show), folder=planned.store.root, ran=len(planned.pending))
+    records = planned.carry_out(show)
+    _warn_of_the_impossible(records)
+    return Results(records, folder=planned.store.root, ran=len(planned.pending))
+
+
+def _warn_of_the_impossible(records: Sequence[Record]) -> None:
+    """A model that does better than is possible knows something that is not in its weights."""
+    broken = [
+        sentence
+        for record in records
+        for sentence in broken_limits(record.metrics, record.bounds, record.size.get("learned_bits"))[:1]
+    ]
+    if broken:
+        say(f"{len(broken)} of {len(records)} trials are too good to be true, and would fail verification: {broken[0]}")
 
 
 def estimate_of(planned: Run) -> Estimate:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from membench.engine.execution import Execution, available_cores
-from membench.execute.progress import counting, watching
-from membench.interface.registry import Registry
-from membench.records.store import Entry
-from membench.verify.marks import write_marks
+from membench.execute.progress import counting
+from membench.interface.registry import Selection
+from membench.verify.marks import Mark, remove_marks, write_marks
+from membench.verify.submission import check_manifest
 from membench.verify.verdict import FAILED, VERIFIED, Verdict, record_files
 
 if TYPE_CHECKING:
@@ -28,45 +28,59 @@ class Verification:
     salt: str  # that the seeds of the repeats come from
 
     @property
-    def verified(self) -> list[Entry]:
-        """Records that are true, and whose point could be trained again if that was asked for."""
+    def marks(self) -> list[Mark]:
+        """Of records that are true, and whose point could be trained again if that was asked for."""
         doubtful = {one.id for one in self.repeats if one.outcome == FAILED}
-        true = [one.entry for one in self.verdicts if one.entry and one.outcome == VERIFIED]
-        return [entry for entry in true if entry.record.id not in doubtful]
+        return [
+            Mark(one.entry, one.metrics, one.size, one.bounds)
+            for one in self.verdicts
+            if one.entry and one.outcome == VERIFIED and one.entry.record.id not in doubtful
+        ]
 
     @property
-    def failed(self) -> bool:
-        return FAILED in {*(one.outcome for one in self.verdicts), *(one.outcome for one in self.repeats)}
+    def outcomes(self) -> set[str]:
+        return {*(one.outcome for one in self.verdicts), *(one.outcome for one in self.repeats)}
 
 
 def verify(
     folder: Path,
-    registry: Registry,
+    selection: Selection,
     *,
-    retrain: bool,
-    salt: str | None,
-    jobs: int | None,
+    retrain: bool = False,
+    salt: str | None = None,
+    jobs: int | None = None,
     timeout: float,
     show: bool = True,
 ) -> Verification:
-    """Rebuild each model in processes of its own and ask it every fact again; marks go into FOLDER/verified.json."""
+    """Rebuild each model in processes of its own and ask it every fact again; marks go into FOLDER/verified.json.
+
+    Whatever marks there were are removed first: if this ends early, nothing counts as verified.
+    """
     from membench.verify.verdict import verify as check
 
     paths = record_files(folder)
+    remove_marks(folder)
+    undeclared = check_manifest(folder, paths)
     with counting(len(paths), "records verified", show) as advance:
-        verdicts = check(paths, registry, jobs or available_cores(), timeout, lambda verdict: advance())
+        verdicts = check(paths, selection, jobs or available_cores(), timeout, lambda verdict: advance())
+    verdicts = [_unlike_manifest(one, undeclared) for one in verdicts]
+    verdicts += [Verdict(path, FAILED, reason) for path, reason in undeclared.items() if path not in paths]
     salt = secrets.token_hex(8) if salt is None else salt
-    repeats = _trained_again(verdicts, registry, salt, Execution(jobs=jobs), timeout, show) if retrain else []
+    repeats = _trained_again(verdicts, selection, salt, Execution(jobs=jobs), timeout, show) if retrain else []
     verification = Verification(verdicts, repeats, salt)
-    write_marks(folder, verification.verified)
+    write_marks(folder, verification.marks)
     return verification
 
 
+def _unlike_manifest(verdict: Verdict, undeclared: dict[Path, str]) -> Verdict:
+    if verdict.outcome == FAILED or verdict.path not in undeclared:
+        return verdict
+    return Verdict(verdict.path, FAILED, undeclared[verdict.path], verdict.entry)
+
+
 def _trained_again(
-    verdicts: Sequence[Verdict], registry: Registry, salt: str, execution: Execution, timeout: float, show: bool
+    verdicts: Sequence[Verdict], selection: Selection, salt: str, execution: Execution, timeout: float, show: bool
 ) -> list[Repeat]:
     from membench.verify.retrain import plan_repeats, repeat
 
-    pending = plan_repeats(verdicts, registry, salt)
-    with watching(sum(one.trial is not None for one in pending), show) as watcher:
-        return repeat(pending, registry, execution, timeout, watcher)
+    return repeat(plan_repeats(verdicts, salt), selection, execution, timeout, show)

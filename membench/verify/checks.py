@@ -1,83 +1,163 @@
-"""The judge: draws the facts of a record again, asks its model every one of them, and compares what it finds."""
+"""The comparison: draws the facts of a record again, asks its model every one of them, and measures for itself.
+
+It runs in a process that imports built-ins only. What it knows of a plugin's architecture or task comes as data from
+the processes that have the plugin, and everything that is counted is counted here.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from membench import __version__
-from membench.errors import NotApplicable
+from membench.engine.protocols.protocol import get_protocol
+from membench.errors import MembenchError
 from membench.interface.bound import Setting
-from membench.interface.declarations import Architecture
 from membench.interface.facts import Facts, Shape, draw_facts
-from membench.interface.options import label
+from membench.interface.options import canonical, label_of, shown_options
+from membench.interface.origin import Code, Origin
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
 from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT
-from membench.plan.trial import Point, Trial
+from membench.measure.size import Fresh, count_size, float_bits, float_type, same_bytes, text_bits, widths_of
+from membench.records import weights
 from membench.records.record import Record
-from membench.records.store import other_code
+from membench.records.store import changed_code
 from membench.theory.evaluate import evaluate_bounds
-from membench.verify.processes import Case, Failed, Unchecked, words
+from membench.theory.limits import broken_limits
+from membench.verify.processes import Case, Failed, Unchecked, hear, hear_bytes, say, words
+from membench.verify.task_process import hear_facts
 
 EXACT = 1e-6  # how far numbers may be apart that were computed from the same logits
-# How far logits may be apart, as a part of the largest of them. Where the environment is like the recorded one
-# they may still differ: processors of one name do not all sum as many numbers at once.
+SAME = 1e-9  # the same for an accuracy, which is a sum of priors
+# How far the logits of one context may be apart, as a part of the largest of them. Where the environment is like the
+# recorded one they may still differ: processors of one name do not all sum as many numbers at once.
 ALIKE, APART = 1e-6, 1e-5
+MAX_SLACK = 0.01  # of the prior, or of the log A of each context, whatever the logits are
 GRADIENT_ROWS = 8  # questions that show which parameters the logits depend on, as many as in a trial
+ASKED = ("kind", "contexts", "vocab", "answers", "length")  # what a record says of its facts
 
 
 @dataclass
 class Found:
-    """What came out so far."""
+    """What was measured so far."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
     size: dict[str, Any] = field(default_factory=dict)
+    bounds: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def judge(case: Case, models: Sequence[Connection]) -> dict[str, Any]:
-    """The outcome (verified, failed or cannot be checked), the reason for it, and what was found."""
+def judge(case: Case, task: Connection | None, builder: Connection, models: Sequence[Connection]) -> dict[str, Any]:
+    """The outcome (verified, failed or cannot be checked), the reason for it, and what was measured."""
     found = Found()
     try:
-        _Examination(case, found).run(models)
+        _Comparison(case, found).run(task, builder, models)
         outcome, reason = "verified", ""
     except Failed as error:
         outcome, reason = "failed", str(error)
-    except Unchecked as error:
+    except (Unchecked, MembenchError) as error:
         outcome, reason = "cannot be checked", str(error)
     except Exception as error:  # of a task or a bound; what the model does wrong is Failed
         outcome, reason = "cannot be checked", words(error)
     return {"outcome": outcome, "reason": reason, **asdict(found)}
 
 
-class _Examination:
-    """A record with its names looked up."""
+@dataclass(frozen=True)
+class Described:
+    """An architecture or task as its process describes it."""
+
+    code: Code
+    config: dict[str, Any]  # in the one way to write it
+    shown: list[str]  # options that its label shows
+
+    @classmethod
+    def told(cls, name: str, told: Mapping[str, Any]) -> Described:
+        try:
+            origin: dict[str, Any] = {key: value and str(value) for key, value in told["origin"].items()}
+            config = dict(told["config"])
+            # a label may leave out what is as it would be anyway, but no number
+            numbers = {name for name, value in config.items() if type(value) in (int, float)}
+            shown = [name for name in config if name in numbers or name in set(map(str, told["shown"]))]
+            return cls(Code(name, int(told["version"]), Origin(**origin)), config, shown)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Failed(f"the process of '{name}' does not say what it is: {words(error)}") from None
+
+
+class _Comparison:
+    """A record, and what is found of what it says."""
 
     def __init__(self, case: Case, found: Found) -> None:
-        self.found, self.exact = found, case.exact
+        self.found, self.exact, self.content = found, case.exact, case.weights
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
-        self.trial = Trial.of(Point.of(self.record), self.registry, self.record.seed)
 
-    def run(self, models: Sequence[Connection]) -> None:
-        check_labels(self.record, self.trial)
-        facts = draw_facts(self.trial.task, self.trial.task_config, self.record.seed)
+    def run(self, task: Connection | None, builder: Connection, models: Sequence[Connection]) -> None:
+        self._check_protocol()
+        self.task, facts = self._draw(task)
+        check_config("task", self.record.task, self.task)
+        states = [self._state(prefix) for prefix in weights.prefixes(self.content)]
+        self.request = {"shape": list(facts.shape), "dtype": float_type(states[0])}
+        say(builder, **self.request)
+        told = hear(builder, "model")
+        self.architecture = Described.told(self.record.architecture["name"], told)
+        check_config("architecture", self.record.architecture, self.architecture)
         self._check_facts(facts)
         try:
-            self._check_model(facts, models)
+            self._check_model(facts, states, told, _fresh(builder, told), models)
         except Failed as error:
             raise self._softened(error) from None
         self.found.notes += [f"{name} is not checked" for name in sorted(self.record.metrics.keys() - set(REBUILT))]
 
+    def _check_protocol(self) -> None:
+        told = self.record.protocol
+        protocol = get_protocol(told["name"], told["version"])
+        config = _made(protocol.name, protocol.config, told["config"])
+        described = Described(
+            Code(protocol.name, protocol.version, Origin()), canonical(config, protocol.name), shown_options(config)
+        )
+        check_config("protocol", told, described)
+
+    def _draw(self, asked: Connection | None) -> tuple[Described, Facts]:
+        """The facts: drawn here for a built-in task, else by the process of its plugin."""
+        name, told = self.record.task["name"], self.record.task
+        if asked is not None:
+            heard, facts = hear_facts(asked)
+            return Described.told(name, heard), facts
+        task = self.registry.task(name)
+        if task.version != told["version"]:
+            raise Unchecked(
+                f"it was made with version {told['version']} of task {name}, and version {task.version} is installed"
+            )
+        config = _made(name, task.config, told["config"])
+        described = Described(Code(name, task.version, task.origin), canonical(config, name), shown_options(config))
+        return described, draw_facts(task, config, self.record.seed)
+
+    def _state(self, prefix: str) -> dict[str, Tensor]:
+        try:
+            return weights.from_bytes(self.content, prefix)
+        except ValueError as error:
+            raise Failed(f"its weights are {error}") from None
+
     def _check_facts(self, facts: Facts) -> None:
+        asked = {
+            "kind": "association" if facts.is_association else "distribution",
+            "contexts": len(facts),
+            "vocab": facts.vocab,
+            "answers": facts.answers,
+            "length": facts.shape.length,
+        }
+        for name in ASKED:
+            if self.record.task.get(name, asked[name]) != asked[name]:
+                raise Failed(f"the {name} of its task is {asked[name]}, but the record says {self.record.task[name]}")
         if facts.sha256() == self.record.task.get("data_sha256"):
             return
         if self.exact and facts.is_association and np.ptp(facts.prior) == 0:  # nothing there has last digits
@@ -86,51 +166,125 @@ class _Examination:
         platform = self.record.environment.get("platform")
         self.found.notes.append(f"facts differ: made on another platform ({platform})")
 
-    def _check_model(self, facts: Facts, models: Sequence[Connection]) -> None:
+    def _check_model(
+        self,
+        facts: Facts,
+        states: Sequence[Mapping[str, Tensor]],
+        told: Mapping[str, Any],
+        fresh: Fresh,
+        models: Sequence[Connection],
+    ) -> None:
         """Two models rebuilt from the weights that hold most facts and, where there are others, two from those."""
-        found, model = self.found, Correspondent(models[0], facts)
-        found.size = {
-            **model.size,
-            "identifiable": _identifiable(self.trial.architecture, facts.shape, self.trial.config),
-        }
+        found, model = self.found, self._asked(models[0], facts)
+        found.size = self._size(states[0], fresh, facts.shape, told, model.without_gradient)
+        self._check_platform(states[0], fresh)
         check_size(self.record, found.size)
         found.metrics = self._check_set(facts, model, models[1], LEAST_LOSS if len(models) > 2 else ())
         if len(models) > 2:
-            least = Correspondent(models[2], facts)
-            if least.size["parameters"] != model.size["parameters"]:
+            least = self._asked(models[2], facts)
+            size = self._size(states[1], fresh, facts.shape, told, least.without_gradient)
+            if size["parameters"] != found.size["parameters"]:
                 raise Failed("its two sets of weights are of models that differ in size")
             other = self._check_set(facts, least, models[3], set(REBUILT) - set(LEAST_LOSS))
             found.metrics |= {name: other[name] for name in LEAST_LOSS}
-        parameters = int(found.size["parameters"])
-        setting = Setting(self.trial.architecture.name, self.trial.config, facts, parameters, model.bits)
-        self._check_bounds([asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)])
+        self._check_bounds(facts, float_bits(states[0]))
+        for sentence in broken_limits(found.metrics, found.bounds, found.size["learned_bits"]):
+            raise Failed(sentence)
+        if told.get("kernel") and not self.architecture.code.origin.is_built_in:
+            found.notes.append("its plugin has a kernel, which is given the answers: --retrain trains without it")
+
+    def _asked(self, connection: Connection, facts: Facts) -> Correspondent:
+        say(connection, **self.request)
+        return Correspondent(connection, facts)
+
+    def _size(
+        self,
+        state: Mapping[str, Tensor],
+        fresh: Fresh,
+        shape: Shape,
+        told: Mapping[str, Any],
+        without_gradient: int,
+    ) -> dict[str, Any]:
+        """Counted from the weights; the architecture says which tables are embeddings and how many are identifiable."""
+        config = self.architecture.config
+        embeddings = tuple(map(str, told.get("embeddings", ())))
+        size = count_size(state, fresh, shape, embeddings, widths_of(config))
+        texts = 0 if self.architecture.code.origin.is_built_in else text_bits(config)
+        identifiable = told.get("identifiable")
+        return asdict(
+            replace(
+                size,
+                without_gradient=without_gradient,
+                identifiable=identifiable if type(identifiable) is int else None,
+                storage_bits=size.storage_bits + texts,
+            )
+        )
+
+    def _check_platform(self, state: Mapping[str, Tensor], fresh: Fresh) -> None:
+        """A buffer that is nearly what is built here may come from another platform; that it does is not known."""
+        nearly = [name for name, value in fresh.others.items() if name in state and _only_nearly(state[name], value)]
+        if nearly and not self.exact:
+            raise Unchecked(
+                f"its buffers differ in their last digits from what is built here ({', '.join(nearly[:3])}): "
+                "made on another platform, or changed by training"
+            )
 
     def _check_set(
         self, facts: Facts, model: Correspondent, second: Connection, left_out: Collection[str]
     ) -> dict[str, Any]:
         """What a set of weights reaches, which the record says but for what the other set is for."""
         parameters = int(self.found.size["parameters"])
-        metrics = _asked(model, facts, parameters)
-        doubt = (ALIKE if self.exact else APART) * model.largest
-        check_metrics(self.record.metrics, metrics, allowances(metrics, facts, parameters, doubt, model), left_out)
-        _check_again(_asked(Correspondent(second, facts), facts, parameters), metrics)
+        metrics = _answered(model, facts, parameters)
+        _check_again(_answered(self._asked(second, facts), facts, parameters), metrics)
+        allowed = allowances(metrics, facts, parameters, model, self.exact)
+        check_metrics(self.record.metrics, metrics, allowed, left_out)
         return metrics
 
     def _softened(self, error: Failed) -> Exception:
         """Another version of the plugin, or facts with other last digits, may be why numbers disagree."""
-        changed = other_code(self.trial, self.record)
+        pairs = ((self.architecture, self.record.architecture), (self.task, self.record.task))
+        changed = next((why for one, part in pairs if (why := changed_code(one.code, part))), "")
         if changed:
             return Unchecked(f"{error}; {changed}")
         differ = [note for note in self.found.notes if note.startswith("facts differ")]
         return Unchecked(f"{differ[0]}; {error}") if differ else error
 
-    def _check_bounds(self, bounds: Sequence[Mapping[str, Any]]) -> None:
+    def _check_bounds(self, facts: Facts, bits: int) -> None:
         """As theory has them here; another version of membench may know them better."""
+        name, config = self.architecture.code.name, self.architecture.config
+        known = self.registry.architectures.get(name)
+        setting = Setting(
+            name, known.config(**config) if known else config, facts, int(self.found.size["parameters"]), bits
+        )
+        self.found.bounds = [asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)]
         version = self.record.environment.get("membench")
         if version == __version__:
-            self.found.notes += check_bounds(self.record.bounds, {bound["name"]: bound for bound in bounds})
+            here = {bound["name"]: bound for bound in self.found.bounds}
+            self.found.notes += check_bounds(self.record.bounds, here)
         else:
             self.found.notes.append(f"bounds are not checked: membench {version} evaluated them")
+
+
+def _made(owner: str, kind: type, values: Any) -> Any:
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise Unchecked(f"its options do not fit {owner} as installed here: {error}") from None
+
+
+def _fresh(builder: Connection, told: Mapping[str, Any]) -> Fresh:
+    try:
+        others = weights.from_bytes(bytes(hear_bytes(builder, "model")))
+        same = {str(name): str(first) for name, first in dict(told["same"]).items()}
+        return Fresh(frozenset(map(str, told["parameters"])), others, same, int(told["unsaved"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failed(f"the process of its model does not say what it is made of: {words(error)}") from None
+
+
+def _only_nearly(buffer: Tensor, built: Tensor) -> bool:
+    if same_bytes(buffer, built) or buffer.shape != built.shape or not buffer.is_floating_point():
+        return False
+    return torch.allclose(buffer.double(), built.double(), rtol=1e-5, atol=1e-6)
 
 
 class Correspondent(nn.Module):
@@ -139,50 +293,55 @@ class Correspondent(nn.Module):
     def __init__(self, connection: Connection, facts: Facts) -> None:
         super().__init__()
         self.connection, self.answers = connection, facts.answers
-        self.margins = np.zeros(0)  # of each answer over the next best
-        self.largest = 1.0  # logit, or 1
+        self.margins = np.zeros(0)  # of the best answer to each context over the next best
+        self.largest = np.zeros(0)  # logit of each context
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
-        told = self._hear()
-        self.size, self.bits = dict(told["size"]), int(told["bits"])
+        told = hear(connection, "model").get("without_gradient")
+        self.without_gradient = told if type(told) is int else -1
 
     def forward(self, tokens: Tensor) -> Tensor:
-        self.connection.send_bytes(tokens.numpy().tobytes())
-        self._hear()
-        content = bytearray(self.connection.recv_bytes())
+        try:
+            self.connection.send_bytes(tokens.numpy().tobytes())
+        except OSError:
+            raise Failed("the process of its model ended without a word") from None
+        hear(self.connection, "model")
+        content = hear_bytes(self.connection, "model")
+        if len(content) != 8 * len(tokens) * self.answers:
+            raise Failed(f"its model sent {len(content)} bytes for {len(tokens)} contexts")
         logits = torch.frombuffer(content, dtype=torch.float64).view(len(tokens), self.answers)
-        best = logits.topk(2, dim=1).values
-        self.margins = np.concatenate([self.margins, (best[:, 0] - best[:, 1]).numpy()])
-        self.largest = max(self.largest, float(logits.abs().max()))
+        best = logits.topk(min(2, self.answers), dim=1).values
+        self.margins = np.concatenate([self.margins, (best[:, 0] - best[:, -1]).numpy()])
+        self.largest = np.concatenate([self.largest, logits.abs().amax(dim=1).numpy()])
         return logits
 
-    def _hear(self) -> dict[str, Any]:
-        try:
-            message: dict[str, Any] = json.loads(self.connection.recv_bytes())
-        except (EOFError, OSError):
-            raise Failed("the process that rebuilt its model ended without a word") from None
-        if "error" in message:
-            raise Failed(f"its model cannot be rebuilt and asked: {message['error']}")
-        return message
 
-
-def _asked(model: nn.Module, facts: Facts, parameters: int) -> dict[str, Any]:
+def _answered(model: nn.Module, facts: Facts, parameters: int) -> dict[str, Any]:
     try:
-        return asdict(evaluate(model, facts, parameters))
+        metrics = asdict(evaluate(model, facts, parameters))
     except InvalidOutput as error:
         raise Failed(str(error)) from None
+    if not all(math.isfinite(value) for value in metrics.values() if value is not None):
+        raise Failed("its logits are so large that its metrics are not finite")
+    return metrics
 
 
 def allowances(
-    metrics: Mapping[str, Any], facts: Facts, parameters: int, doubt: float, model: Correspondent
+    metrics: Mapping[str, Any], facts: Facts, parameters: int, model: Correspondent, exact: bool
 ) -> dict[str, float]:
-    """How far each metric may be off when every logit may be off by `doubt`."""
-    near_ties = float(facts.prior[model.margins <= 2 * doubt].sum())
-    accuracy = EXACT + near_ties  # only an answer that is nearly tied can become another
-    bits = EXACT * max(1.0, abs(metrics["bits"])) + len(facts) * 2 * doubt / math.log(2)
+    """How far each metric of a record may be off.
+
+    Each context's logits may differ by a part of its own largest one, and what that can change is capped: a huge
+    logit, or weights that answer nothing, must not make every number acceptable.
+    """
+    doubt = (ALIKE if exact else APART) * np.maximum(1.0, model.largest)
+    losses: NDArray[np.float64] = np.minimum(2 * doubt, MAX_SLACK * math.log(max(facts.answers, 2)))
+    near_ties = 0.0 if exact else float(facts.prior[model.margins <= 2 * doubt].sum())
+    accuracy = SAME + min(near_ties, MAX_SLACK)  # only an answer that is nearly tied can become another
+    bits = EXACT * max(1.0, abs(metrics["bits"])) + float(losses.sum()) / math.log(2)
     return {
         "accuracy": accuracy,
-        "kl": EXACT * max(1.0, abs(metrics["kl"])) + 2 * doubt,
-        "associations": len(facts) * accuracy / (1 - 1 / facts.answers),
+        "kl": EXACT * max(1.0, abs(metrics["kl"])) + float(facts.prior @ losses),
+        "associations": EXACT + len(facts) * accuracy / (1 - 1 / facts.answers),
         "bits": bits,
         "bits_per_parameter": bits / max(parameters, 1),
         # log2 of the odds bounds how fast the bits of an accuracy change with it
@@ -212,34 +371,40 @@ def _check_again(again: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             )
 
 
-def check_labels(record: Record, trial: Trial) -> None:
-    """A table is of labels, and shows them, so that they must say what the configs are."""
-    parts = (record.architecture, record.task, record.protocol)
-    configs = (trial.config, trial.task_config, trial.protocol_config)
-    for kind, part, made in zip(("architecture", "task", "protocol"), parts, configs, strict=True):
-        if part.get("label", label(made)) != label(made):
-            raise Failed(f"the label of its {kind} is '{part['label']}', but the config is '{label(made)}'")
+def check_config(kind: str, told: Mapping[str, Any], described: Described) -> None:
+    """A config has one way to be written, by which it is known; and its label, by which tables are made, says it."""
+    written, config = _text(told["config"]), _text(described.config)
+    if written != config:
+        raise Failed(f"the config of its {kind} is written {written[:300]}, and the one way to write it is {config}")
+    made = label_of(described.config, described.shown)
+    if told.get("label", made) != made:
+        raise Failed(f"the label of its {kind} is '{told['label']}', but the config is '{made}'")
+
+
+def _text(config: Any) -> str:
+    return json.dumps(config, sort_keys=True)
 
 
 def check_size(record: Record, size: Mapping[str, Any]) -> None:
     """Every number that the record has; older records have fewer."""
     learned = size["learned_buffers"]
-    because = f", with {learned:,} in buffers that training changed" if learned else ""
+    because = f", with {learned:,} in buffers that are not as they were built" if learned else ""
     for name, found in size.items():
         recorded = record.size.get(name, None if name == "parameters" else found)
         if recorded != found:
             raise Failed(f"the {name} of its size are {found}{because}, but the record says {recorded}")
 
 
-def check_bounds(recorded: Sequence[Any], known: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def check_bounds(recorded: Iterable[Any], known: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is recorded is true. Returns notes on what cannot be compared.
 
-    Which bounds are known depends on the plugins that are installed and grows with the theory, so that neither one
+    Which bounds are known grows with the theory, and those of plugins are not evaluated here, so that neither one
     that only the verifier knows nor one that only the submitter knew makes a record wrong.
     """
+    recorded = [bound for bound in recorded if isinstance(bound, dict)]
     unknown_here = []
     for bound in recorded:
-        name = str(bound.get("name")) if isinstance(bound, dict) else "without a name"
+        name = str(bound.get("name"))
         if name not in known:
             unknown_here.append(name)
             continue
@@ -247,10 +412,10 @@ def check_bounds(recorded: Sequence[Any], known: Mapping[str, Mapping[str, Any]]
         same_claim = all(bound.get(key) == known[name][key] for key in ("quantity", "direction", "status"))
         if not same_claim or not near(told, value, EXACT * max(1.0, abs(value or 0.0))):
             raise Failed(f"the bound {name} is not {_number(told)} as the record says, but {_number(value)}")
-    there = {bound.get("name") for bound in recorded if isinstance(bound, dict)}
+    there = {bound.get("name") for bound in recorded}
     missing = [name for name, bound in known.items() if bound["status"] == "applies" and name not in there]
     return [
-        *(f"the bound {name} is not checked: no plugin here provides it" for name in unknown_here),
+        *(f"the bound {name} is not checked: it is not one of membench's" for name in unknown_here),
         *(f"the bound {name} holds here, and the record does not name it" for name in missing),
     ]
 
@@ -263,10 +428,3 @@ def near(one: Any, other: Any, allowed: float) -> bool:
 
 def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
-
-
-def _identifiable(architecture: Architecture[Any], shape: Shape, config: Any) -> int | None:
-    try:
-        return architecture.identifiable(shape, config) if architecture.identifiable else None
-    except NotApplicable:
-        return None

@@ -1,34 +1,74 @@
-"""Marks of verification: which records of a folder were rebuilt from their weights and found to say the truth.
+"""Marks of verification: which records of a folder were rebuilt from their weights, and what was measured then.
 
-A mark is bound to the bytes of its record: a record that is edited afterwards has lost it.
+A mark is bound to the bytes of its record: a record that is edited afterwards has lost it. Whoever shows a marked
+record shows the numbers of the mark, which are those that the verifier measured.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from membench import __version__
 from membench.errors import UsageError
-from membench.records.files import write_atomically
-from membench.records.store import Entry, Unreadable, read_bytes
+from membench.records.files import read_regular, write_atomically
+from membench.records.record import Record
+from membench.records.store import Entry
 
 MARKS = "verified.json"
-FORMAT = 1
+FORMAT = 2  # 1 did not hold what was measured
+MAX_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A record that says the truth, with what was measured."""
+
+    entry: Entry
+    metrics: Mapping[str, Any]
+    size: Mapping[str, Any]
+    bounds: Sequence[Mapping[str, Any]]
 
 
 def with_marks(entries: Sequence[Entry], folders: Iterable[Path]) -> list[Entry]:
-    """The same entries, of which those are verified that have the bytes of a record marked below the folders."""
-    marked = {row.get("sha256") for folder in folders for file in _mark_files(folder) for row in _rows(file)}
-    return [replace(one, verified=one.sha256 in marked) for one in entries] if marked else list(entries)
+    """The same entries; those whose bytes a named folder's own file of marks names have its numbers, as verified.
+
+    A file of marks further below came with the records, and says nothing.
+    """
+    marked = {str(row.get("sha256")): row for folder in folders for row in _rows(folder / MARKS)}
+    return [_verified(one, marked[one.sha256]) if one.sha256 in marked else one for one in entries]
 
 
-def write_marks(folder: Path, verified: Iterable[Entry]) -> Path:
+def _verified(entry: Entry, row: Mapping[str, Any]) -> Entry:
+    """With the numbers of its mark; as it was, if these are none."""
+    record = entry.record
+    try:
+        measured = {
+            "metrics": {**record.metrics, **row["metrics"]},
+            "size": {**record.size, **row["size"]},
+            "bounds": list(row["bounds"]),
+        }
+        changed = Record.from_data({**record.to_data(), **measured})
+    except (KeyError, TypeError, ValueError):
+        return entry
+    return replace(entry, record=changed, verified=True)
+
+
+def write_marks(folder: Path, marks: Iterable[Mark]) -> Path:
     """Say in the folder that these records, with the bytes that they were read from, are verified."""
-    rows = [{"file": Path(one.source).relative_to(folder).as_posix(), "sha256": one.sha256} for one in verified]
+    rows = [
+        {
+            "file": Path(one.entry.source).relative_to(folder).as_posix(),
+            "sha256": one.entry.sha256,
+            "metrics": one.metrics,
+            "size": one.size,
+            "bounds": list(one.bounds),
+        }
+        for one in marks
+    ]
     text = json.dumps({"format": FORMAT, "membench": __version__, "records": rows}, indent=1) + "\n"
     path = folder / MARKS
     try:
@@ -38,15 +78,21 @@ def write_marks(folder: Path, verified: Iterable[Entry]) -> Path:
     return path
 
 
-def _mark_files(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.rglob(MARKS))) if folder.is_dir() else iter(())
+def remove_marks(folder: Path) -> None:
+    """All that are in a folder, and below it. UsageError for one that cannot be removed."""
+    for path in sorted(folder.rglob(MARKS)):
+        try:
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot remove the old marks '{path}': {error.strerror or error}") from None
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     """The rows of a file of marks; none when it is not one, since a mark in doubt is no mark."""
     try:
-        data = json.loads(read_bytes(file))
-    except (Unreadable, ValueError, RecursionError):
+        data = json.loads(read_regular(file, MAX_BYTES))
+    except (ValueError, RecursionError):
         return []
     rows = data.get("records") if isinstance(data, dict) and data.get("format") == FORMAT else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -1,7 +1,8 @@
-"""The processes that check a record: one has the answers and no model, the others have a model and no answers.
+"""The processes that check a record: one has the answers and no plugin, the others have a plugin and no answers.
 
 What a model's process is given is all that a model may know: its config, its weights, and one question
-after the other; neither the facts nor the seed that they are drawn from.
+after the other; neither the facts nor the seed that they are drawn from. The process that compares, like the one
+that started them all, imports built-ins only: a plugin could replace whatever it shares a process with.
 This file is what the parent process needs, without torch.
 """
 
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from membench.interface.facts import Shape
 from membench.interface.registry import Selection
+
+MAX_MESSAGE = 1 << 20  # bytes of JSON that a process of a plugin may send at once
+MAX_NUMBERS = 1 << 31  # bytes of tensors or facts
 
 
 class Failed(Exception):
@@ -29,26 +32,50 @@ class Unchecked(Exception):
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """How to rebuild a model, as plain data."""
+class Blueprint:
+    """What to build, as plain data."""
 
     selection: Selection
     architecture: str
     config: dict[str, Any]
-    shape: Shape
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model to rebuild from its weights."""
+
+    blueprint: Blueprint
     built_from: int  # the seed of everything that is drawn while it is built
     weights: bytes
     prefix: str  # of the set of weights, where there are two
-    exact: bool  # whether a buffer must be the same to the last digit to count as untouched
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Facts that a plugin's task has to draw."""
+
+    selection: Selection
+    task: str
+    config: dict[str, Any]
+    seed: int
 
 
 @dataclass(frozen=True)
 class Case:
     """What is to be checked."""
 
-    selection: Selection
+    selection: Selection  # built-ins only
     record: str  # as JSON
+    weights: bytes
     exact: bool  # whether the record was made in an environment like this one
+
+
+def run_builder(blueprint: Blueprint, built_from: int, asker: Connection) -> None:
+    """Entry point of a process that has no weights: it says what the model is before anything is learned."""
+    with _isolated(asker):
+        from membench.verify.model_process import describe
+
+        describe(blueprint, built_from, asker)
 
 
 def run_model(candidate: Candidate, asker: Connection) -> None:
@@ -59,12 +86,22 @@ def run_model(candidate: Candidate, asker: Connection) -> None:
         answer(candidate, asker)
 
 
-def run_checks(case: Case, parent: Connection, *models: Connection) -> None:
-    """Entry point of a process that asks two rebuilt models for each set of weights, and reports what it found."""
+def run_task(draw: Draw, asker: Connection) -> None:
+    """Entry point of a process that draws the facts of a plugin's task."""
+    with _isolated(asker):
+        from membench.verify.task_process import draw_and_send
+
+        draw_and_send(draw, asker)
+
+
+def run_checks(
+    case: Case, parent: Connection, task: Connection | None, builder: Connection, *models: Connection
+) -> None:
+    """Entry point of the process that asks the others, compares, and reports what it measured."""
     with _isolated(parent):
         from membench.verify.checks import judge
 
-        say(parent, **judge(case, models))
+        say(parent, **judge(case, task, builder, models))
 
 
 @contextmanager
@@ -74,7 +111,7 @@ def _isolated(connection: Connection) -> Iterator[None]:
     os.dup2(2, 1)
     try:
         yield
-    except (EOFError, BrokenPipeError):  # the other end is closed
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the other end is closed
         pass
     finally:
         connection.close()
@@ -85,5 +122,34 @@ def say(connection: Connection, **message: Any) -> None:
     connection.send_bytes(json.dumps(message).encode())
 
 
-def words(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+def hear(connection: Connection, who: str) -> dict[str, Any]:
+    """What a process of a plugin says. Failed when it dies, says nothing that can be understood, or why it cannot."""
+    try:
+        message = json.loads(connection.recv_bytes(MAX_MESSAGE))
+    except (EOFError, OSError):
+        raise Failed(f"the process of its {who} ended without a word") from None
+    except (ValueError, RecursionError):
+        raise Failed(f"the process of its {who} sent what is not JSON") from None
+    if not isinstance(message, dict):
+        raise Failed(f"the process of its {who} sent what is not an answer")
+    if "unavailable" in message:
+        raise Unchecked(str(message["unavailable"])[:1000])
+    if "error" in message:
+        raise Failed(f"its {who} cannot be rebuilt and asked: {str(message['error'])[:1000]}")
+    return message
+
+
+def hear_bytes(connection: Connection, who: str) -> bytearray:
+    """The raw numbers that follow a message."""
+    try:
+        return bytearray(connection.recv_bytes(MAX_NUMBERS))
+    except (EOFError, OSError):
+        raise Failed(f"the process of its {who} ended before it had sent all of its numbers") from None
+
+
+def words(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())[:300]
+    except Exception:  # of a plugin's own making
+        text = "without words"
+    return f"{type(error).__name__}: {text}"

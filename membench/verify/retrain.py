@@ -1,147 +1,227 @@
-"""The second level of verification: train a submitted point again, on a seed that the submitter did not choose.
+"""The second level of verification: train a submitted point again, on seeds that the submitter did not choose.
 
-The seed follows from the submitted records and from a salt that the verifier makes up afterwards. The
-weights that come out are verified like submitted ones, and their numbers compared with the submitted
-seeds: once by accuracy and once by bits, and only in the direction that matters, which is down.
+The seeds follow from the submitted records and from a salt that the verifier makes up afterwards. The weights that
+come out are verified like submitted ones, and their numbers compared with the submitted seeds: once by accuracy and
+once by bits, and only in the direction that matters, which is down.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import multiprocessing
 import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import MembenchError
-from membench.execute.driver import Watcher, execute
-from membench.interface.registry import Registry
+from membench.execute.driver import execute
+from membench.execute.progress import watching
+from membench.interface.registry import Registry, Selection
 from membench.plan.request import check_fit
 from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 from membench.records.store import Store
+from membench.verify.processes import words
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
 
 COMPARED = ("accuracy", "bits")
-SLACK = 0.01  # of the mean, which seeds may differ by even where the submitted ones agree
-LEVEL = 0.99  # of the prediction interval
+SUBMITTED, NEW = 5, 3  # seeds that are needed, and that are trained
+SLACK, MAX_SLACK = 0.01, 0.25  # of the mean: what seeds may differ by at least, and at most
+LEVEL = 0.99  # of the test
 
 
 @dataclass(frozen=True)
 class Repeat:
     """A point that is trained again, and what became of it."""
 
-    architecture: str
-    task: str
-    id: str
-    seed: int
-    records: tuple[Record, ...]
-    trial: Trial | None = None  # None when it cannot be trained here
+    point: Point
+    seeds: tuple[int, ...]  # that are trained
+    submitted: tuple[Verdict, ...]
     outcome: str = UNCHECKED
     reason: str = ""
-    found: dict[str, Any] = field(default_factory=dict)  # metrics
+    found: tuple[dict[str, Any], ...] = ()  # metrics of each new seed
 
     @property
-    def submitted(self) -> dict[str, float]:
-        """Means over the submitted seeds."""
-        return {name: statistics.fmean(values) for name in COMPARED if (values := _values(self.records, name))}
+    def id(self) -> str:
+        return self.point.id
+
+    @property
+    def records(self) -> list[Record]:
+        return [one.entry.record for one in self.submitted if one.entry]
+
+    def means(self) -> dict[str, dict[str, float]]:
+        """Of what is compared: over the submitted seeds, and over the new ones."""
+        sides = {"submitted": [one.metrics for one in self.submitted], "found": list(self.found)}
+        return {
+            side: {name: statistics.fmean(values) for name in COMPARED if (values := _values(metrics, name))}
+            for side, metrics in sides.items()
+        }
 
     def as_json(self) -> dict[str, Any]:
-        names = ("architecture", "task", "id", "seed", "outcome", "reason", "found", "submitted")
-        return {**{name: getattr(self, name) for name in names}, "seeds": [record.seed for record in self.records]}
+        return {
+            "architecture": self.point.architecture,
+            "task": self.point.task,
+            "id": self.id,
+            "seeds": [record.seed for record in self.records],
+            "new_seeds": list(self.seeds),
+            "outcome": self.outcome,
+            "reason": self.reason,
+            **self.means(),
+        }
 
 
-def plan_repeats(verdicts: Sequence[Verdict], registry: Registry, salt: str) -> list[Repeat]:
+def plan_repeats(verdicts: Sequence[Verdict], salt: str) -> list[Repeat]:
     """One for each point of which a record is verified; what failed need not be trained to be known."""
     points: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        if verdict.outcome == VERIFIED and verdict.record is not None:
-            points.setdefault(verdict.record.id, []).append(verdict)
-    return [_planned(group, registry, salt) for group in points.values()]
+        if verdict.outcome == VERIFIED and verdict.entry is not None:
+            points.setdefault(verdict.entry.record.id, []).append(verdict)
+    return [_planned(group, salt) for group in points.values()]
 
 
-def _planned(group: Sequence[Verdict], registry: Registry, salt: str) -> Repeat:
+def _planned(group: Sequence[Verdict], salt: str) -> Repeat:
     entries = [verdict.entry for verdict in group if verdict.entry is not None]
-    records = tuple(entry.record for entry in entries)
-    first = records[0]
-    seed = unforeseen_seed([entry.sha256 for entry in entries], {record.seed for record in records}, salt)
-    blank = Repeat(first.architecture["name"], first.task["name"], first.id, seed, records)
-    try:
-        return replace(blank, trial=_trial(first, registry, seed))
-    except (MembenchError, TypeError, ValueError) as error:
-        return replace(blank, reason=str(error))
+    taken = {entry.record.seed for entry in entries}
+    seeds = unforeseen_seeds([entry.sha256 for entry in entries], taken, salt)
+    one = Repeat(Point.of(entries[0].record), seeds, tuple(group))
+    if len(taken) < SUBMITTED:
+        told = f"{len(taken)} submitted seed{'s' * (len(taken) > 1)}"
+        return replace(
+            one, seeds=(), reason=f"{told} do not say how much seeds differ; at least {SUBMITTED} are needed"
+        )
+    return one
 
 
-def unforeseen_seed(digests: Sequence[str], taken: set[int], salt: str) -> int:
-    """A seed that follows from all submitted records of a point and the salt, and is not one of theirs."""
-    digest = hashlib.sha256("\n".join([salt, *sorted(digests)]).encode()).digest()
-    seed = int.from_bytes(digest[:4], "big")
-    while seed in taken:
-        seed += 1
-    return seed
-
-
-def _trial(record: Record, registry: Registry, seed: int) -> Trial:
-    trial = Trial.of(Point.of(record), registry, seed)
-    check_fit([trial])
-    return trial
+def unforeseen_seeds(digests: Sequence[str], taken: set[int], salt: str, count: int = NEW) -> tuple[int, ...]:
+    """Seeds that follow from all submitted records of a point and the salt, and are none of theirs."""
+    found: list[int] = []
+    for number in range(count):
+        digest = hashlib.sha256("\n".join([salt, str(number), *sorted(digests)]).encode()).digest()
+        seed = int.from_bytes(digest[:4], "big")
+        while seed in taken or seed in found:
+            seed += 1
+        found.append(seed)
+    return tuple(found)
 
 
 def repeat(
-    repeats: Sequence[Repeat], registry: Registry, execution: Execution, timeout: float, watcher: Watcher
+    repeats: Sequence[Repeat], selection: Selection, execution: Execution, timeout: float, show: bool
 ) -> list[Repeat]:
     """Train all that can be, verify what comes out from its weights, and compare."""
-    trials = [one.trial for one in repeats if one.trial is not None]
-    if not trials:
+    pending = [one for one in repeats if one.seeds]
+    if not pending:
         return list(repeats)
     with tempfile.TemporaryDirectory(prefix="membench-") as folder:
+        problems = _train_elsewhere(pending, selection, execution, Path(folder), show)
         store = Store(Path(folder))
-        execute(trials, store, registry, replace(execution, keep_weights=True), watcher)
-        paths = [store.path(trial) for trial in trials]
-        verdicts = {verdict.path: verdict for verdict in verify(paths, registry, execution.workers, timeout)}
-        return [_judged(one, verdicts[store.path(one.trial)]) if one.trial else one for one in repeats]
+        paths = {(one.id, seed): store.place(one.point, seed) for one in pending for seed in one.seeds}
+        there = [path for (id_, _), path in paths.items() if id_ not in problems]
+        verdicts = {one.path: one for one in verify(there, selection, execution.workers, timeout)}
+        return [_judged(one, problems, [verdicts.get(paths[one.id, seed]) for seed in one.seeds]) for one in repeats]
 
 
-def _judged(one: Repeat, verdict: Verdict) -> Repeat:
-    if verdict.outcome != VERIFIED:
-        error = verdict.record.error if verdict.record and verdict.record.error else verdict.reason
-        return replace(one, outcome=verdict.outcome, reason=f"trained again: {error}", found=verdict.metrics)
-    outcome, reason = consistent(one.records, verdict.metrics)
-    return replace(one, outcome=outcome, reason=reason, found=verdict.metrics)
+def _train_elsewhere(
+    repeats: Sequence[Repeat], selection: Selection, execution: Execution, folder: Path, show: bool
+) -> Mapping[str, str]:
+    """In a process of its own, which imports plugins; says for which points, by id, nothing could be trained."""
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe(duplex=False)
+    points = [(one.point, one.seeds) for one in repeats]
+    process = context.Process(target=_train, args=(points, selection, execution, folder, show, theirs))
+    process.start()
+    theirs.close()
+    try:
+        told = json.loads(ours.recv_bytes())
+        return {str(name): str(reason) for name, reason in told.items()}
+    except (EOFError, OSError, ValueError, AttributeError):
+        return {one.id: "the process that trained it ended without a word" for one in repeats}
+    finally:
+        process.terminate()
+        process.join()
+        ours.close()
 
 
-def consistent(records: Sequence[Record], found: dict[str, Any]) -> tuple[str, str]:
-    """Whether a new seed is no worse than the submitted seeds predict.
+def _train(
+    points: Sequence[tuple[Point, Sequence[int]]],
+    selection: Selection,
+    execution: Execution,
+    folder: Path,
+    show: bool,
+    parent: Connection,
+) -> None:
+    registry, problems = Registry(selection), {}
+    trials: dict[bool, list[Trial]] = {True: [], False: []}  # by whether the architecture is built in
+    for point, seeds in points:
+        try:
+            some = [Trial.of(point, registry, seed) for seed in seeds]
+            check_fit(some)
+            trials[some[0].architecture.origin.is_built_in] += some
+        except (MembenchError, TypeError, ValueError) as error:
+            problems[point.id] = words(error) if not isinstance(error, MembenchError) else str(error)
+    with watching(sum(map(len, trials.values())), show) as watcher:
+        for built_in, some in trials.items():
+            # a kernel of a plugin is given the answers, and may return any weights
+            kept = replace(execution, keep_weights=True, kernel=execution.kernel if built_in else "off")
+            execute(some, Store(folder), registry, kept, watcher)
+    parent.send_bytes(json.dumps(problems).encode())
 
-    It may fall short of their mean by a one-sided 99 % prediction interval, t s sqrt(1 + 1/n), or by
-    SLACK of the mean where that is more.
-    """
-    if len(records) < 2:
-        return UNCHECKED, "one submitted seed does not say how much seeds differ; submit more"
+
+def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Sequence[Verdict | None]) -> Repeat:
+    if not one.seeds:
+        return one
+    if one.id in problems:
+        return replace(one, reason=problems[one.id])
+    new = [verdict for verdict in verdicts if verdict is not None]
+    metrics = tuple(verdict.metrics for verdict in new)
+    for verdict in new:
+        if verdict.outcome != VERIFIED:
+            error = verdict.record.error if verdict.record and verdict.record.error else verdict.reason
+            return replace(one, outcome=verdict.outcome, reason=f"trained again: {error}", found=metrics)
+    sizes = {verdict.size["parameters"] for verdict in (*one.submitted, *new)}
+    if len(sizes) > 1:
+        counts = ", ".join(f"{size:,}" for size in sorted(sizes))
+        return replace(one, outcome=FAILED, reason=f"its seeds differ in size: {counts} parameters", found=metrics)
+    outcome, reason = consistent([verdict.metrics for verdict in one.submitted], metrics)
+    return replace(one, outcome=outcome, reason=reason, found=metrics)
+
+
+def consistent(submitted: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Whether new seeds are no worse than the submitted ones, by accuracy and by bits."""
     for name in COMPARED:
-        values = _values(records, name)
-        if len(values) != len(records) or found.get(name) is None:
+        values, found = _values(submitted, name), _values(new, name)
+        if len(values) != len(submitted) or len(found) != len(new):
             return UNCHECKED, f"not every record has {name}"
-        mean, least = statistics.fmean(values), least_expected(values)
-        if found[name] < least:
+        mean, least = statistics.fmean(values), least_expected(values, found)
+        if (reached := statistics.fmean(found)) < least:
             return (
                 FAILED,
-                f"{name} is {found[name]:.6g}, below {least:.6g}, the least that a mean of {mean:.6g} predicts",
+                f"{name} is {reached:.6g} on {len(found)} new seeds, below {least:.6g}, the least that a mean of "
+                f"{mean:.6g} over {len(values)} seeds predicts",
             )
     return VERIFIED, ""
 
 
-def least_expected(values: Sequence[float]) -> float:
+def least_expected(values: Sequence[float], found: Sequence[float]) -> float:
+    """The least mean of new seeds that the submitted ones leave room for: the two-sample t test with pooled variance.
+
+    The slack is at least SLACK of the mean, which seeds may differ by even where all of these agree, and at most
+    MAX_SLACK of it, so that no spread makes everything acceptable.
+    """
     from scipy.stats import t
 
-    count, mean = len(values), statistics.fmean(values)
-    spread = float(t.ppf(LEVEL, count - 1)) * statistics.stdev(values) * math.sqrt(1 + 1 / count)
-    return mean - max(spread, SLACK * abs(mean))
+    n, m = len(values), len(found)
+    pooled = ((n - 1) * statistics.variance(values) + (m - 1) * statistics.variance(found)) / (n + m - 2)
+    mean = statistics.fmean(values)
+    spread = float(t.ppf(LEVEL, n + m - 2)) * math.sqrt(pooled * (1 / n + 1 / m))
+    return mean - min(max(spread, SLACK * abs(mean)), MAX_SLACK * abs(mean))
 
 
-def _values(records: Sequence[Record], name: str) -> list[float]:
-    return [float(value) for record in records if (value := record.metrics.get(name)) is not None]
+def _values(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(value) for one in metrics if (value := one.get(name)) is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,15 @@ from membench.analysis.escape_markdown import escape
 from membench.errors import UsageError
 from membench.interface.registry import NAME
 from membench.records import weights
-from membench.records.record import Record
+from membench.records.files import read_regular
+from membench.records.record import Record, read_json
 from membench.records.store import Entry, FromNewerMembench, Store, read, read_bytes
 from membench.verify.marks import MARKS
 
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1
+MAX_MANIFEST = 64 << 20
+_PLACE = re.compile(rf"{NAME.pattern}(/{NAME.pattern})*")  # of a file, below the folder
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,44 @@ def _manifest(files: dict[str, bytes], entries: Sequence[SubmittedRecord]) -> by
     ]
     data = {"format": FORMAT, "membench": __version__, "records": len(entries), "files": rows}
     return (json.dumps(data, indent=1) + "\n").encode()
+
+
+def check_manifest(folder: Path, records: Sequence[Path]) -> dict[Path, str]:
+    """What of a folder is not as its submission.json says, by file; nothing where there is none.
+
+    A submission is what its manifest lists: neither a file less, nor a record more.
+    """
+    path = folder / MANIFEST
+    if not os.path.lexists(path):
+        return {}
+    try:
+        listed = _listed_files(read_regular(path, MAX_MANIFEST))
+    except ValueError as error:
+        return {path: f"it is not the manifest of a submission: {error}"}
+    wrong = {}
+    for name, digest in listed.items():
+        file = folder / name
+        try:
+            if hashlib.sha256(read_regular(file, weights.MAX_BYTES)).hexdigest() != digest:
+                wrong[file] = f"it is not the file that {MANIFEST} lists: its SHA-256 is another"
+        except ValueError as error:
+            wrong[file] = f"{MANIFEST} lists it, and {error}"
+    known = {folder / name for name in listed}
+    return {**wrong, **{file: f"{MANIFEST} does not list it" for file in records if file not in known}}
+
+
+def _listed_files(content: bytes) -> dict[str, str]:
+    """Digests by name. ValueError for anything that is not a manifest, or leads out of its folder."""
+    data = read_json(content.decode())
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("files"), list):
+        raise ValueError(f"it has no files in the format {FORMAT}")
+    listed = {}
+    for row in data["files"]:
+        name, digest = (row.get("file"), row.get("sha256")) if isinstance(row, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(digest, str) or not _PLACE.fullmatch(name):
+            raise ValueError(f"it lists {ascii(name)[:80]}, which is no file of a submission")
+        listed[name] = digest
+    return listed
 
 
 def _holds(folder: Path) -> dict[str, bytes]:

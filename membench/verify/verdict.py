@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -13,23 +14,33 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from membench.errors import MembenchError, UsageError
+from membench.errors import UsageError
 from membench.execute.local import start_server
-from membench.interface.facts import Shape, weight_seed
-from membench.interface.options import validate
+from membench.interface.facts import weight_seed
 from membench.interface.origin import BUILT_IN
-from membench.interface.registry import GROUP, Registry, Selection
+from membench.interface.registry import GROUP, NAME, Registry, Selection
 from membench.measure.environment import describe_environment
-from membench.plan.trial import Point, Trial
+from membench.plan.trial import Point
 from membench.records import weights
 from membench.records.record import Record
 from membench.records.store import Entry, FromNewerMembench, Store, Unreadable, read
-from membench.verify.processes import Candidate, Case, Failed, Unchecked, run_checks, run_model
+from membench.verify.processes import (
+    Blueprint,
+    Candidate,
+    Case,
+    Draw,
+    Failed,
+    Unchecked,
+    run_builder,
+    run_checks,
+    run_model,
+    run_task,
+    words,
+)
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
 TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row
-PRELOADED = ["torch", f"{__package__}.checks", f"{__package__}.model_process"]
-OTHER_SEED = 0x1E3779B97F4A7C15  # any number: it makes a seed that differs from the one it is combined with
+PRELOADED = ["torch", f"{__package__}.checks", f"{__package__}.model_process", f"{__package__}.task_process"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,9 @@ class Verdict:
     outcome: str  # verified, failed or cannot be checked
     reason: str = ""
     entry: Entry | None = None  # the record, as it was verified; None when the file is no record
-    metrics: dict[str, Any] = field(default_factory=dict)  # as found
+    metrics: dict[str, Any] = field(default_factory=dict)  # as measured here
     size: dict[str, Any] = field(default_factory=dict)
+    bounds: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -71,18 +83,22 @@ def record_files(folder: Path) -> list[Path]:
 
 def verify(
     files: Sequence[Path],
-    registry: Registry,
+    selection: Selection,
     jobs: int,
     timeout: float = TIMEOUT,
     finished: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """A verdict for each file, in their order, some of them worked out side by side."""
+    """A verdict for each file, in their order, some of them worked out side by side.
+
+    Only built-ins are imported here; the plugins of the selection are imported by the processes of their models.
+    """
     context = multiprocessing.get_context("forkserver")
     built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
     start_server(context, [*PRELOADED, *built_in])
+    built_ins = Registry(selection.built_ins())  # here, because loading redirects stdout for all threads
     verdicts: dict[Path, Verdict] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(verify_file, file, registry, timeout) for file in files]
+        waiting = [pool.submit(verify_file, file, selection, timeout, built_ins) for file in files]
         try:
             for done in as_completed(waiting):
                 verdicts[done.result().path] = done.result()
@@ -95,14 +111,16 @@ def verify(
     return [verdicts[file] for file in files]
 
 
-def verify_file(path: Path, registry: Registry, timeout: float = TIMEOUT) -> Verdict:
-    """Check one record: first what needs no model, then what two rebuilt models answer."""
+def verify_file(
+    path: Path, selection: Selection, timeout: float = TIMEOUT, built_ins: Registry | None = None
+) -> Verdict:
+    """Check one record: first what needs no model, then what rebuilt models answer."""
     entry = None
     try:
         entry = read(path)
         _check_identity(entry.record)
-        shape = _check_names(entry.record, registry)
-        found = _check_model(entry.record, registry.selection, shape, _weights(entry.record, path), timeout)
+        known = built_ins or Registry(selection.built_ins())
+        found = _check_model(entry.record, selection, known, _weights(entry.record, path), timeout)
     except FromNewerMembench as error:
         return Verdict(path, UNCHECKED, f"it {error}")
     except Unreadable as error:
@@ -111,27 +129,19 @@ def verify_file(path: Path, registry: Registry, timeout: float = TIMEOUT) -> Ver
         return Verdict(path, FAILED, str(error), entry)
     except Unchecked as error:
         return Verdict(path, UNCHECKED, str(error), entry)
+    except Exception as error:  # whatever a record makes go wrong costs this record alone
+        return Verdict(path, UNCHECKED, words(error), entry)
     return Verdict(path, entry=entry, **found)
 
 
 def _check_identity(record: Record) -> None:
     if not record.complete:
         raise Unchecked(f"its trial did not succeed ({record.status})")
+    for name in (record.architecture["name"], record.task["name"]):
+        if not NAME.fullmatch(name):  # a path would be code to run
+            raise Failed(f"{name!r} is not a name")
     if (identity := Point.of(record).id) != record.id:
         raise Failed(f"its id is {record.id}, but its contents have the id {identity}")
-
-
-def _check_names(record: Record, registry: Registry) -> Shape:
-    """The shape of the task, if all that the record names is here."""
-    try:
-        trial = Trial.of(Point.of(record), registry, record.seed)
-        validate(trial.config, trial.architecture.name)
-        validate(trial.task_config, trial.task.name)
-        return trial.task.shape(trial.task_config)
-    except MembenchError as error:
-        raise Unchecked(str(error)) from None
-    except (TypeError, ValueError) as error:
-        raise Unchecked(f"its config does not fit what is installed here: {error}") from None
 
 
 def _weights(record: Record, path: Path) -> bytes:
@@ -149,16 +159,10 @@ def is_here(environment: dict[str, Any]) -> bool:
     return all(environment.get(key) == ours[key] for key in ("torch", "numpy", "platform", "cpu", "device", "threads"))
 
 
-def _check_model(record: Record, selection: Selection, shape: Shape, content: bytes, timeout: float) -> dict[str, Any]:
-    exact = is_here(record.environment)
-    case = Case(selection, record.to_json(), exact)
-    name, config = record.architecture["name"], record.architecture["config"]
-    candidates = [
-        Candidate(selection, name, config, shape, built_from, content, prefix, exact)
-        for prefix in weights.prefixes(content)
-        for built_from in (weight_seed(record.seed), weight_seed(record.seed) ^ OTHER_SEED)
-    ]
-    with _processes(case, candidates) as verdict:
+def _check_model(
+    record: Record, selection: Selection, built_ins: Registry, content: bytes, timeout: float
+) -> dict[str, Any]:
+    with _processes(*_plan(record, selection, built_ins, content)) as verdict:
         if not verdict.poll(timeout):
             raise Unchecked(f"its model gave no answer in {timeout:.0f} seconds")
         try:
@@ -168,21 +172,51 @@ def _check_model(record: Record, selection: Selection, shape: Shape, content: by
     return found
 
 
+def _plan(
+    record: Record, selection: Selection, built_ins: Registry, content: bytes
+) -> tuple[Case, Draw | None, Blueprint, int, list[Candidate]]:
+    """What each process is given.
+
+    The one that builds as the trial did has no weights, and those that have the weights build from seeds that nobody
+    could foresee: so that none can tell the seed of the facts, or pass learned numbers off as built ones.
+    """
+    name, config = record.architecture["name"], record.architecture["config"]
+    blueprint = Blueprint(built_ins.selection if name in built_ins.architectures else selection, name, config)
+    task = record.task["name"]
+    draw = None if task in built_ins.tasks else Draw(selection, task, record.task["config"], record.seed)
+    candidates = [
+        Candidate(blueprint, secrets.randbits(62), content, prefix)
+        for prefix in weights.prefixes(content)
+        for _ in range(2)
+    ]
+    case = Case(built_ins.selection, record.to_json(), content, is_here(record.environment))
+    return case, draw, blueprint, weight_seed(record.seed), candidates
+
+
 @contextmanager
-def _processes(case: Case, candidates: Sequence[Candidate]) -> Iterator[Connection]:
+def _processes(
+    case: Case, draw: Draw | None, blueprint: Blueprint, built_from: int, candidates: Sequence[Candidate]
+) -> Iterator[Connection]:
     """Those that check one record; all are killed at the end. Yields the pipe on which the outcome will arrive."""
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
+    builder, task = context.Pipe(), context.Pipe() if draw else None
     pipes = [context.Pipe() for _ in candidates]
+    ends = [theirs, *builder, *(task or ()), *(end for pipe in pipes for end in pipe)]
     processes = [
         *(context.Process(target=run_model, args=(one, pipe[1])) for one, pipe in zip(candidates, pipes, strict=True)),
-        context.Process(target=run_checks, args=(case, theirs, *(pipe[0] for pipe in pipes))),
+        context.Process(target=run_builder, args=(blueprint, built_from, builder[1])),
+        *([context.Process(target=run_task, args=(draw, task[1]))] if task else []),
+        context.Process(
+            target=run_checks,
+            args=(case, theirs, task[0] if task else None, builder[0], *(pipe[0] for pipe in pipes)),
+        ),
     ]
     try:
         for process in processes:
             process.daemon = True
             process.start()
-        for end in (theirs, *(end for pipe in pipes for end in pipe)):
+        for end in ends:
             end.close()  # so that whoever waits for a process that died gets EOF
         yield ours
     finally:

@@ -50,7 +50,8 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(
             "without_gradient": 0,
             "identifiable": None,
             "learned_buffers": 0,
-            "storage_bits": 125 * 32,
+            "storage_bits": 125 * 32 + 8 * len("none"),  # with the text of its option
+            "learned_bits": 125 * 32,
         }
         assert record.architecture["distribution"].endswith("toy_plugin.py")
         assert len(record.task["data_sha256"]) == 64

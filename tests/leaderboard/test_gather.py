@@ -8,7 +8,7 @@ from samples import make_record
 
 from membench.errors import UsageError
 from membench.records.store import read
-from membench.verify.marks import write_marks
+from membench.verify.marks import Mark, write_marks
 from membench_leaderboard.gather import gather, read_entries
 from membench_leaderboard.published.compact import compact
 
@@ -63,7 +63,8 @@ def test_a_failed_try_contradicts_nobody(tmp_path: Path) -> None:
 def test_records_that_were_verified_say_so(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json")
     write(tmp_path / "b.json", seed=1)
-    write_marks(tmp_path, [read(path)])
+    entry = read(path)
+    write_marks(tmp_path, [Mark(entry, entry.record.metrics, entry.record.size, entry.record.bounds)])
     found, problems = read_entries([tmp_path])
     assert {e.record.seed: e.verified for e in found} == {0: True, 1: False}
     assert problems == []

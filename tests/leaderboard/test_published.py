@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from samples import make_record
 
 from membench.errors import UsageError
+from membench.plan.trial import Point
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard import publish as publishing
@@ -117,12 +119,29 @@ def test_a_task_cannot_choose_where_its_file_goes(tmp_path: Path) -> None:
         publish([evil], BOARD, tmp_path)
 
 
+def _with_its_own_id(record: Record) -> Record:
+    return replace(record, id=Point.of(record).id)
+
+
+def test_a_record_that_fails_verification_stops_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "forged.json").write_text(make_record(id="forged").to_json())
+    monkeypatch.setattr(publishing, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(publishing, "HERE", tmp_path / "published")
+    done = CliRunner().invoke(publishing.main, [str(tmp_path / "results")])
+    assert isinstance(done.exception, UsageError)
+    assert "1 of 1 records" in str(done.exception)
+    assert "its id is forged" in str(done.exception)
+    assert not (tmp_path / "published").exists()
+
+
 def test_the_script_writes_the_files_and_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyproject.toml").touch()
     results = tmp_path / "results"
     results.mkdir()
     for record in samples():
-        (results / f"{record.id}-s{record.seed}.json").write_text(record.to_json())
+        (results / f"{record.id}-s{record.seed}.json").write_text(_with_its_own_id(record).to_json())
     monkeypatch.setattr(publishing, "CHECKOUT", tmp_path)
     monkeypatch.setattr(publishing, "HERE", tmp_path / "published")
     monkeypatch.setattr(

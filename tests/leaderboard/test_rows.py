@@ -10,7 +10,7 @@ from membench.analysis.intervals import mean_interval
 from membench.measure.metrics import METRICS
 from membench.records.store import Entry
 from membench_leaderboard.frame import to_frame
-from membench_leaderboard.rows import MEANS, ranked, summarise
+from membench_leaderboard.rows import MEANS, ranked, summarise, tables
 
 
 def records(name: str, *accuracies: float, parameters: int = 100, **more: object) -> list[object]:
@@ -130,3 +130,12 @@ def test_ratios_to_what_is_proven_and_to_the_convex_oracle() -> None:
     assert rows.loc["abc", "ratio_to_bound"] == 5
     assert rows.loc["abc", "ratio_to_oracle"] == 2
     assert math.isnan(rows.loc["o", "ratio_to_bound"])
+
+
+def test_one_record_that_nobody_checked_cannot_sort_a_table_anew() -> None:
+    honest = [make_record(id=str(size), size={"parameters": size}) for size in (100, 200)]
+    liar = make_record(id="liar", task={**honest[0].task, "kind": "distribution"}, metrics={"accuracy": 0.1, "kl": 0.0})
+    for verified in (True, False):
+        found = [*(Entry(one, verified=verified) for one in honest), Entry(liar)]
+        (table,) = tables(summarise(to_frame(found)))
+        assert (table.by, table.models[-1]["id"]) == ("accuracy", "liar")

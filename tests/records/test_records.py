@@ -17,6 +17,7 @@ from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.plan.trial import Trial
 from membench.records import record as record_module
+from membench.records import weights
 from membench.records.files import write_atomically
 from membench.records.record import SCHEMA, UPGRADES, Record
 from membench.records.store import Store, Unreadable, read
@@ -71,7 +72,23 @@ def test_foreign_text_is_a_value_error(text: str) -> None:
     [
         ({"id": None}, "id is a NoneType"),
         ({"architecture": {"name": "x"}}, "lacks architecture.config"),
-        ({"metrics": {"accuracy": "high"}}, "metrics are not numbers"),
+        ({"metrics": {"accuracy": "high"}}, "metrics.accuracy is 'high', and not a number"),
+        ({"metrics": {"accuracy": 5}}, "metrics.accuracy is 5, and not between 0 and 1"),
+        ({"metrics": {"bits": True}}, "metrics.bits is True, and not a number"),
+        ({"size": {"parameters": -5}}, "size.parameters is -5, and not between 0 and"),
+        ({"size": {"parameters": 1.5}}, "size.parameters is 1.5, and not a whole number"),
+        ({"size": {"parameters": True}}, "size.parameters is True, and not a whole number"),
+        ({"seed": -1}, "seed is -1, and not between 0"),
+        ({"seed": True}, "seed is True, and not a whole number"),
+        ({"seed": 2**64}, "whole number beyond"),
+        ({"task": {"name": 7, "version": 1, "config": {}}}, "task.name is 7, and not a text"),
+        ({"task": {"name": "x", "version": "1", "config": {}}}, "task.version is '1', and not a whole number"),
+        ({"task": {"name": "x", "version": 1, "config": []}}, "task.config is a list"),
+        ({"task": {"name": "x", "version": 1, "config": {}, "answers": 0}}, "task.answers is 0"),
+        ({"trace": {"text": "\ud800"}}, "not Unicode"),
+        ({"trace": {"deep": json.loads("[" * 60 + "]" * 60)}}, "nested more than 40 deep"),
+        ({"bounds": [7]}, "one of its bounds is a int"),
+        ({"bounds": [{"name": "x", "value": "1"}]}, "bounds.value is '1', and not a number"),
         ({"schema": "one"}, "not a membench record"),
     ],
 )
@@ -79,6 +96,28 @@ def test_a_damaged_record_says_what_is_wrong(change: dict[str, Any], words: str)
     data = {**json.loads(make_record().to_json()), **change}
     with pytest.raises(ValueError, match=words):
         Record.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000])
+def test_a_number_that_is_none_is_refused(number: str) -> None:
+    text = make_record().to_json().replace('"accuracy": 0.5', f'"accuracy": {number}')
+    assert number in text
+    with pytest.raises(ValueError, match=r"number|finite|digits"):
+        Record.from_json(text)
+
+
+def test_only_regular_files_of_sensible_size_are_read(tmp_path: Path) -> None:
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "device.json").symlink_to("/dev/zero")
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(65 << 20)
+    for path in Store(tmp_path).files():
+        with pytest.raises(Unreadable, match=r"not a regular file|at most"):
+            read(path)
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(ValueError, match=r"its weights .pipe\.safetensors.: it is not a regular file"):
+        weights.read({"file": "pipe.safetensors"}, tmp_path / "pipe.json")
 
 
 def test_a_field_that_somebody_else_adds_survives_a_rewrite() -> None:

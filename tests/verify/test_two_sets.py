@@ -9,7 +9,7 @@ import pytest
 
 from membench.engine.execution import Execution
 from membench.execute.driver import execute
-from membench.interface.registry import Registry
+from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
 from membench.records import weights
 from membench.records.record import Record
@@ -45,7 +45,7 @@ def test_a_record_says_what_each_set_of_weights_reached(path: Path) -> None:
 
 
 def test_both_sets_are_verified(path: Path) -> None:
-    verdict = verify_file(path, Registry())
+    verdict = verify_file(path, Selection())
     assert verdict.outcome == VERIFIED, verdict.reason
     assert verdict.metrics == pytest.approx(record_of(path).metrics, rel=1e-5)
 
@@ -57,6 +57,6 @@ def test_a_number_of_either_set_that_is_not_so_is_found(name: str, path: Path, t
     forged = tmp_path / path.name
     forged.write_text(json.dumps(data))
     forged.with_suffix(weights.SUFFIX).write_bytes(path.with_suffix(weights.SUFFIX).read_bytes())
-    verdict = verify_file(forged, Registry())
+    verdict = verify_file(forged, Selection())
     assert verdict.outcome == FAILED
     assert name in verdict.reason

@@ -1,0 +1,50 @@
+"""Limits: what no weights can do, whoever found them. A record that says otherwise is not a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# Bits by which random facts may happen to suit a model. For given weights the answers a_t are worth
+# prod_t A q(a_t | t) = 2^bits, which is 1 on average over uniform answers. So 2^b sets of weights have one that is
+# worth 2^(b + LUCK) with a probability of at most 2^-LUCK (Markov).
+LUCK = 32
+EXACT = 1e-6  # relative, what sums may be off by
+_BETTER = {("accuracy", "upper"): 1, ("associations", "upper"): 1, ("kl", "lower"): -1}  # which way is too good
+
+
+def broken_limits(
+    metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, Any]], learned_bits: int | None
+) -> list[str]:
+    """A sentence for each limit that the metrics break: those of the bounds, and that of the bits that are stored."""
+    return [*_beyond_bounds(metrics, bounds), *_beyond_storage(metrics, learned_bits)]
+
+
+def _beyond_bounds(metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Bounds for some models only, or on average only, are left out; the latter follow from the stored bits."""
+    broken = []
+    for bound in bounds:
+        sign = _BETTER.get((bound.get("quantity"), bound.get("direction")))  # type: ignore[arg-type]
+        value, reached = bound.get("value"), metrics.get(str(bound.get("quantity")))
+        if sign is None or value is None or reached is None or bound.get("status") != "applies":
+            continue
+        if bound.get("expected") or bound.get("restricted_to"):
+            continue
+        if sign * (reached - value) > EXACT * max(1.0, abs(value)):
+            than = "more" if sign > 0 else "less"
+            broken.append(
+                f"{bound['quantity']} is {reached:.6g}, {than} than the {value:.6g} of the bound {bound['name']}, "
+                "which no weights can beat"
+            )
+    return broken
+
+
+def _beyond_storage(metrics: Mapping[str, Any], learned_bits: int | None) -> list[str]:
+    if learned_bits is None:  # a record from before it was counted
+        return []
+    return [
+        f"{name} is {metrics[name]:.6g}, more than the {learned_bits:,} bits that its parameters are stored in: "
+        "the model knows what is not in its weights"
+        for name in ("bits", "bits_of_accuracy")
+        if metrics.get(name) is not None and metrics[name] > (learned_bits + LUCK) * (1 + EXACT)
+    ]

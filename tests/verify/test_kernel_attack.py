@@ -1,0 +1,84 @@
+"""A plugin's kernel, which is given the answers and may return any weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from membench.engine.execution import Execution
+from membench.execute.driver import execute
+from membench.interface.registry import Registry, Selection
+from membench.plan.request import Request, plan
+from membench.records.store import Store
+from membench.verify.retrain import plan_repeats, repeat
+from membench.verify.verdict import FAILED, VERIFIED, verify
+from membench_leaderboard.frame import to_frame
+from membench_leaderboard.rows import summarise
+
+PLUGIN = """
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from membench.api import Architecture, hookimpl
+from membench.kernels import Progress
+
+PER = 8  # labels of three bits in the 24 of a float
+
+
+@dataclass(frozen=True)
+class Config:
+    pass
+
+
+class Packed(nn.Module):
+    def __init__(self, shape, config):
+        super().__init__()
+        self.N = shape.vocab
+        self.p = nn.Parameter(torch.zeros(-(-self.N**2 // PER)))
+
+    def forward(self, tokens):
+        place = tokens[:, 0] * self.N + tokens[:, 1]
+        labels = (self.p.detach().to(torch.int64)[place // PER] >> (3 * (place % PER))) & 7
+        return 20.0 * nn.functional.one_hot(labels.clamp(0, self.N - 1), self.N) + 0 * self.p.sum()
+
+
+class Kernel:
+    def __init__(self, modules, facts, betas):
+        self.modules, self.facts = modules, facts
+
+    def advance(self, rates, *given, **more):
+        return Progress(np.zeros(rates.shape, np.float32), np.ones(rates.shape, np.float32))
+
+    def state(self, replica):
+        words, N = [0] * len(self.modules[replica].p), self.modules[replica].N
+        for (a, b), label in zip(self.facts[replica].inputs.tolist(), self.facts[replica].targets.tolist()):
+            words[(a * N + b) // PER] |= label << (3 * ((a * N + b) % PER))
+        return {"p": torch.tensor([float(word) for word in words])}
+
+
+@hookimpl
+def membench_architectures():
+    return [
+        Architecture(name="packed", summary="", reference="", config=Config, build=Packed, kernel=Kernel),
+    ]
+"""
+
+
+def test_packed_labels_are_priced_and_do_not_survive_training(tmp_path: Path) -> None:
+    (tmp_path / "packed.py").write_text(PLUGIN, encoding="utf-8")
+    selection = Selection(files=(str(tmp_path / "packed.py"),))
+    registry, store = Registry(selection), Store(tmp_path / "out")
+    request = Request(["packed"], ["bigram"], [], ["N=6"], "quick", ["steps=20"], tuple(range(5)))
+    trials = plan(registry, request)
+    records = execute(trials, store, registry, Execution(executor="inline", keep_weights=True))
+    assert [record.trace["paths"] for record in records] == [["kernel"]] * 5
+    assert set(summarise(to_frame(records))["origin"]) == {"trained by a plugin's kernel"}
+    verdicts = verify([store.path(trial) for trial in trials], selection, jobs=1)
+    assert {one.outcome for one in verdicts} == {VERIFIED}, verdicts[0].reason
+    assert {one.size["learned_bits"] for one in verdicts} == {5 * 32}  # for 93 bits of labels
+    assert "its plugin has a kernel, which is given the answers" in verdicts[0].notes[0]
+    (again,) = repeat(plan_repeats(verdicts, "salt"), selection, Execution(jobs=1), 300, show=False)
+    assert again.outcome == FAILED
+    assert "accuracy is" in again.reason

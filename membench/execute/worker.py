@@ -27,6 +27,7 @@ from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
+from membench.theory.limits import missed_guarantee
 
 
 def serve(job: Job, connection: Connection) -> None:
@@ -171,14 +172,17 @@ class _JobRunner:
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
         setting = Setting(bench.architecture.name, bench.config, outcome.facts, size.parameters, float_bits(state))
+        bounds = [asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)]
+        missed = missed_guarantee(metrics, bounds)
+        notes = [*bench.notes, *([missed] if missed else [])]
         return self._base(
             outcome.seed,
             status="complete",
             facts=outcome.facts,
             metrics={**metrics, **outcome.metrics},
             size=asdict(size),
-            bounds=[asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)],
-            trace={**outcome.trace, "paths": sorted(bench.paths), "notes": list(bench.notes)},
+            bounds=bounds,
+            trace={**outcome.trace, "paths": sorted(bench.paths), "notes": notes},
             environment=describe_environment(bench.execution.device, self.job.threads, dtype),
             run=self._timing(replicas),
             weights=weights.describe(content, f"{self.job.point.id}-s{outcome.seed}") if content else None,

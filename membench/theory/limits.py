@@ -1,4 +1,4 @@
-"""Limits: what no weights can do, whoever found them. A record that says otherwise is not a measurement."""
+"""What theory says of measured numbers: limits that no weights can beat, and guarantees that training missed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,33 @@ def broken_limits(
     return [*_beyond_bounds(metrics, bounds), *_beyond_storage(metrics, learned_bits)]
 
 
+def missed_guarantee(metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, Any]]) -> str:
+    """A sentence when theory knows better weights for the same model than were found; else empty."""
+    proven = [
+        (bound["value"], bound["name"])
+        for bound in bounds
+        if bound.get("quantity") == "accuracy" and bound.get("direction") == "lower" and _holds_for_all(bound)
+    ]
+    value, name = max(proven, default=(0.0, ""))
+    accuracy = metrics.get("accuracy")
+    if accuracy is None or accuracy >= value - EXACT:
+        return ""
+    return f"theory knows better weights: {name} guarantees an accuracy of {value:.4g}, and {accuracy:.4g} was found"
+
+
+def _holds_for_all(bound: Mapping[str, Any]) -> bool:
+    """Not for some models only, nor on average only."""
+    known = bound.get("value") is not None and bound.get("status") == "applies"
+    return known and not bound.get("expected") and not bound.get("restricted_to")
+
+
 def _beyond_bounds(metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, Any]]) -> list[str]:
     """Bounds for some models only, or on average only, are left out; the latter follow from the stored bits."""
     broken = []
     for bound in bounds:
         sign = _BETTER.get((bound.get("quantity"), bound.get("direction")))  # type: ignore[arg-type]
         value, reached = bound.get("value"), metrics.get(str(bound.get("quantity")))
-        if sign is None or value is None or reached is None or bound.get("status") != "applies":
-            continue
-        if bound.get("expected") or bound.get("restricted_to"):
+        if sign is None or reached is None or value is None or not _holds_for_all(bound):
             continue
         if sign * (reached - value) > EXACT * max(1.0, abs(value)):
             than = "more" if sign > 0 else "less"

@@ -28,6 +28,7 @@ from membench.errors import MembenchError
 from membench.interface.registry import Registry
 from membench.plan.experiment import parse as parse_experiment
 from membench.plan.trial import Point, Trial
+from membench.printing import printable
 from membench.records import weights
 from membench.records.record import Record
 from membench.records.store import Unreadable, read
@@ -216,7 +217,7 @@ def fuzz(count: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
                 reader(content, Path(folder))
                 outcomes[f"{name}: read"] += 1
             except (MembenchError, Unreadable) as error:
-                str(error).encode()
+                printable(error).encode()
                 outcomes[f"{name}: refused"] += 1
             except Exception as error:
                 where = traceback.extract_tb(error.__traceback__)[-1]

@@ -25,7 +25,7 @@ class Table:
     def parse(cls, text: str, where: str) -> Table:
         try:
             return cls(tomllib.loads(text), where)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also digits without end, and brackets
             raise UsageError(f"{where} is not TOML: {error}") from None
 
     def _get(self, key: str, kind: type | tuple[type, ...], words: str, default: Any) -> Any:

@@ -86,7 +86,7 @@ def expand(text: str, name: str) -> list[Entry]:
             raise UsageError(f"published file '{name}' was written by a newer membench; upgrade membench")
         parts = {line["part"]: line["is"] for line in lines if "part" in line}
         return [_entry(line, parts, name) for line in lines if "part" not in line]
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"published file '{name}' is damaged ({type(error).__name__}: {error})") from None
 
 

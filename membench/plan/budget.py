@@ -11,8 +11,8 @@ from typing import Any
 from membench.errors import UsageError
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
-from membench.interface.options import options_of
-from membench.measure.size import ALL, count_of, measure_size
+from membench.interface.options import options_of, to_dict
+from membench.measure.size import ALL, count_of, measure_size, widths_of
 
 MAX_OPTION_VALUE = 1 << 20  # in a search
 
@@ -102,7 +102,9 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
 
     try:
         with torch.device("meta"):
-            size = measure_size(architecture.build(shape, config), shape, architecture.embeddings)
+            size = measure_size(
+                architecture.build(shape, config), shape, architecture.embeddings, widths=widths_of(to_dict(config))
+            )
     except Exception as error:  # whatever a plugin may raise
         raise CannotBeBuilt(f"{architecture.name} cannot be built with {config}: {error}") from None
     found: int = getattr(size, count_of(count).field)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from membench.engine.execution import Execution
-from membench.engine.protocols.converged import PROBE_SEEDS
-from membench.engine.protocols.protocol import get_protocol
+from membench.engine.protocols.protocol import PROBE_SEEDS, get_protocol
 from membench.errors import PluginError
 from membench.execute.progress import bar
 from membench.execute.run import Run

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import membench
 from membench.cli import cli
-from membench.engine.protocols.converged import PROBE_SEEDS
+from membench.engine.protocols.protocol import PROBE_SEEDS
 from membench.errors import UsageError
 from membench.interface.registry import Registry
 from membench.plan.budget import Budget

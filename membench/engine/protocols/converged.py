@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from membench.engine.protocols.protocol import Converged
+from membench.engine.protocols.protocol import PROBE_SEEDS, Converged
 from membench.engine.trainer import Trainer
 from membench.engine.workbench import Outcome, Workbench
 from membench.interface.facts import Facts
@@ -30,7 +30,6 @@ from membench.measure.evaluate import InvalidOutput, Metrics, evaluate
 RATES = (0.003, 0.01, 0.03)
 BETAS = ((0.95, 0.95), (0.9, 0.999))  # attention wants the first pair, MLPs the second
 PROBE = 2  # length of a probe in first rounds: shorter ones prefer settings that lose in the rounds that follow
-PROBE_SEEDS = (1_000_000_007, 1_000_000_009)  # seeds that no trial uses
 SEGMENT = 50  # steps between two looks at whether all is memorised
 # c of the slack c/A that the bounded loss starts from: the more too much is asked, the larger the best c.
 SLACKS = (0.3, 0.03, 0.0003)

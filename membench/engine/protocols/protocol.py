@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from membench.engine.workbench import Outcome, Workbench
     from membench.interface.declarations import Architecture
 
+PROBE_SEEDS = (1_000_000_007, 1_000_000_009)  # of `converged` and of the shape search; no trial has them
+
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
@@ -131,7 +133,7 @@ PROTOCOLS = {
             config=Converged,
             work=_converged_work,
             shortened=_converged_shortened,
-            probes=2,
+            probes=len(PROBE_SEEDS),
             module=f"{__package__}.converged",
         ),
         Protocol(
@@ -143,7 +145,7 @@ PROTOCOLS = {
             config=Converged,
             work=_converged_v1_work,
             shortened=_converged_shortened,
-            probes=2,
+            probes=len(PROBE_SEEDS),
             module=f"{__package__}.converged_v1",
         ),
         Protocol(

@@ -118,10 +118,15 @@ def _search(budget: Budget, architecture: Architecture[Any], shape: Shape) -> An
     """
     best: tuple[int, Any] | None = None
     for config in _candidates(budget, architecture, shape):
+        if not _fits(budget, architecture, config, shape):
+            continue
         size = measure(architecture, config, shape, budget.count)
-        if size <= budget.parameters and (best is None or size > best[0]):
+        if best is None or size > best[0]:
             best = size, config
     if best is None:
+        defaults = _try(architecture, {})
+        if defaults is not None:
+            measure(architecture, defaults, shape, budget.count)  # which says why, if nothing can be built at all
         raise DoesNotFit(f"{architecture.name} has no config with {budget} on N={shape.vocab}, S={shape.length}")
     return best[1]
 
@@ -145,7 +150,10 @@ def _candidates(budget: Budget, architecture: Architecture[Any], shape: Shape) -
 
 
 def _fits(budget: Budget, architecture: Architecture[Any], config: Any, shape: Shape) -> bool:
-    return measure(architecture, config, shape, budget.count) <= budget.parameters
+    try:
+        return measure(architecture, config, shape, budget.count) <= budget.parameters
+    except CannotBeBuilt:
+        return False
 
 
 def _try(architecture: Architecture[Any], values: dict[str, int]) -> Any:

@@ -70,7 +70,7 @@ def test_a_budget_is_said_and_searched_in_whichever_way_its_parameters_are_count
             return -(-self.parameters // 2)
 
     monkeypatch.setitem(COUNTS, "half", Count("half", "half", "half", "halves of parameters"))
-    monkeypatch.setattr(budget, "measure_size", lambda *given: Half(**asdict(measure_size(*given))))
+    monkeypatch.setattr(budget, "measure_size", lambda *given, **more: Half(**asdict(measure_size(*given, **more))))
     architecture = REGISTRY.architecture("aot")
     config = Budget(2500, "half").config(architecture, SHAPE)
     assert 4500 <= measure(architecture, config, SHAPE, "all") <= 5000

@@ -238,7 +238,9 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         AttentionOnlyConfig(d_h=5, shared_projection=True, skip_position=True)
 
 
-@pytest.mark.parametrize(("parameters", "d", "H"), [(500, 3, 5), (2000, 6, 9), (4000, 8, 12)])
-def test_a_budget_prefers_a_small_dimension_and_many_heads(parameters: int, d: int, H: int) -> None:
+@pytest.mark.parametrize(
+    ("parameters", "d", "d_h", "H"), [(110, 1, 1, 2), (500, 2, 2, 18), (3000, 12, 2, 18), (30_000, 49, 2, 63)]
+)
+def test_a_budget_prefers_small_heads(parameters: int, d: int, d_h: int, H: int) -> None:
     assert ARCHITECTURE.for_budget is not None
-    assert ARCHITECTURE.for_budget(Shape(50, 2, 50), parameters) == AttentionOnlyConfig(d=d, H=H)
+    assert ARCHITECTURE.for_budget(Shape(50, 2, 50), parameters) == AttentionOnlyConfig(d=d, d_h=d_h, H=H)

@@ -24,7 +24,7 @@ def space(name: str, parameters: int = 3000, **fixed: Any) -> Space:
 @pytest.mark.parametrize(
     ("name", "options", "filled"),
     [
-        ("aot", {"d", "d_h", "H", "layers", "shared_projection", "one_projection"}, "H"),
+        ("aot", {"d", "d_h", "H", "layers", "shared_projection", "one_projection"}, "d"),
         ("mlp-transformer", {"d", "w", "layers", "bias"}, "w"),
         ("attention-mlp", {"d", "w", "mask", "tied"}, "w"),
         ("linear-memory", {"d"}, "d"),

@@ -146,7 +146,7 @@ class _JobRunner:
             describe_fresh,
             float_bits,
             float_type,
-            text_bits,
+            option_bits,
             widths_of,
         )
 
@@ -159,7 +159,7 @@ class _JobRunner:
             size,
             without_gradient=count_without_gradient(module, tokens),
             identifiable=self._identifiable(),
-            storage_bits=size.storage_bits + (0 if bench.architecture.origin.is_built_in else text_bits(config)),
+            storage_bits=size.storage_bits + (0 if bench.architecture.origin.is_built_in else option_bits(config)),
         )
         metrics = asdict(evaluate(module, outcome.facts, size.parameters))
         if outcome.least_loss is not None:

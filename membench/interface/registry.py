@@ -23,7 +23,7 @@ from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
 
 GROUP = "membench"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what may be part of a path and of a command line
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Size:
     without_gradient: int = 0  # parameters that the loss does not reach
     identifiable: int | None = None  # parameters less those whose changes others can undo, where that is known
     learned_buffers: int = 0  # of the parameters, those in buffers
-    storage_bits: int = 0  # of all tensors in the state dict, and of the texts in a plugin's options
+    storage_bits: int = 0  # of all tensors in the state dict, and of what a plugin's options can carry
     learned_bits: int = 0  # of the parameters: no model knows more bits of random facts
 
 
@@ -127,9 +127,17 @@ def count_size(
     )
 
 
-def text_bits(config: Mapping[str, Any]) -> int:
-    """Bits of the texts among options: what is written there need not be in the weights."""
-    return sum(8 * len(value.encode()) for value in config.values() if isinstance(value, str))
+def option_bits(config: Mapping[str, Any]) -> int:
+    """Bits that the options of a plugin can carry: what is written there need not be in the weights."""
+    return sum(map(_written_bits, config.values()))
+
+
+def _written_bits(value: Any) -> int:
+    if isinstance(value, str):
+        return 8 * len(value.encode())
+    if value is None or isinstance(value, bool):
+        return int(value is not None)
+    return 4 * len(str(value))  # a digit each
 
 
 def widths_of(config: Mapping[str, Any]) -> set[int]:

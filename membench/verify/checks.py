@@ -28,7 +28,7 @@ from membench.interface.origin import Code, Origin
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
 from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT
-from membench.measure.size import Fresh, count_size, float_bits, float_type, same_bytes, text_bits, widths_of
+from membench.measure.size import Fresh, count_size, float_bits, float_type, option_bits, same_bytes, widths_of
 from membench.records import weights
 from membench.records.record import Record
 from membench.records.store import changed_code
@@ -42,6 +42,7 @@ SAME = 1e-9  # the same for an accuracy, which is a sum of priors
 # How far the logits of one context may be apart, as a part of the largest of them. Where the environment is like the
 # recorded one they may still differ: processors of one name do not all sum as many numbers at once.
 ALIKE, APART = 1e-6, 1e-5
+MAX_OPTION_BITS = 192  # of the options of a plugin's architecture, as much as six parameters
 MAX_SLACK = 0.01  # of the prior, or of the log A of each context, whatever the logits are
 GRADIENT_ROWS = 8  # questions that show which parameters the logits depend on, as many as in a trial
 ASKED = ("kind", "contexts", "vocab", "answers", "length")  # what a record says of its facts
@@ -209,14 +210,19 @@ class _Comparison:
         config = self.architecture.config
         embeddings = tuple(map(str, told.get("embeddings", ())))
         size = count_size(state, fresh, shape, embeddings, widths_of(config))
-        texts = 0 if self.architecture.code.origin.is_built_in else text_bits(config)
+        options = 0 if self.architecture.code.origin.is_built_in else option_bits(config)
+        if options > MAX_OPTION_BITS:
+            raise Failed(
+                f"the options of its architecture can carry {options} bits, and at most {MAX_OPTION_BITS} describe a "
+                "model: what it knows belongs in its weights"
+            )
         identifiable = told.get("identifiable")
         return asdict(
             replace(
                 size,
                 without_gradient=without_gradient,
                 identifiable=identifiable if type(identifiable) is int else None,
-                storage_bits=size.storage_bits + texts,
+                storage_bits=size.storage_bits + options,
             )
         )
 

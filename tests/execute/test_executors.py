@@ -50,7 +50,7 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(
             "without_gradient": 0,
             "identifiable": None,
             "learned_buffers": 0,
-            "storage_bits": 125 * 32 + 8 * len("none"),  # with the text of its option
+            "storage_bits": 125 * 32 + 8 * len("none") + 4 * len("8"),  # with its options, a text and a digit
             "learned_bits": 125 * 32,
         }
         assert record.architecture["distribution"].endswith("toy_plugin.py")

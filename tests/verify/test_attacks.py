@@ -49,6 +49,10 @@ class Config:
     kind: str = option("none", help="which attack", choices=("none", "redraws", "seed in weights", "options"))
     width: int = option(1, help="a width")
     code: int = option(0, help="a number")
+    code0: int = option(0, help="a number")
+    code1: int = option(0, help="a number")
+    code2: int = option(0, help="a number")
+    code3: int = option(0, help="a number")
     note: str = option("", help="a text")
 
 
@@ -214,6 +218,8 @@ def verdicts(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> di
     labels = draw_facts(task, task.config(N=N), 3).targets.tolist()
     first = sum(label * N**place for place, label in enumerate(labels[:20]))  # a whole number holds no more of them
     (options,) = trained(registry, out / "o", "attack", "kind=options", f"code={first}")
+    more = {f"code{place}={first + place}" for place in range(4)}
+    (many,) = trained(registry, out / "m", "attack", "kind=options", f"code={first}", *sorted(more))
     (hidden,) = trained(registry, out / "h", "hidden")
     (wide,) = trained(registry, out / "w", "wide")
     nothing = lambda data: None  # noqa: E731
@@ -228,7 +234,8 @@ def verdicts(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> di
         "facts drawn again": redraws,
         "a seed in the weights": forge(stored, out / "8", perfect, {"p": torch.tensor([3.0])}),
         "the comparison replaced": forge(plain, out / "9", perfect, state_of(plain)),
-        "numbers in options": forge(options, out / "10", nothing, state_of(options)),
+        "one number in an option": forge(options, out / "10", nothing, state_of(options)),
+        "numbers in options": forge(many, out / "14", nothing, state_of(many)),
         "hidden parameters": hidden,
         "hidden parameters, written down": forge(
             hidden, out / "11", lambda d: d["size"].update(parameters=1, learned_bits=32), state_of(hidden)
@@ -256,7 +263,8 @@ def verdicts(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> di
         ("facts drawn again", FAILED, "more than the 32 bits that its parameters are stored in"),
         ("a seed in the weights", FAILED, "more than the 32 bits that its parameters are stored in"),
         ("the comparison replaced", FAILED, "accuracy is 0 when"),
-        ("numbers in options", VERIFIED, ""),
+        ("one number in an option", VERIFIED, ""),
+        ("numbers in options", FAILED, "the options of its architecture can carry"),
         ("hidden parameters", VERIFIED, ""),
         ("hidden parameters, written down", FAILED, f"the parameters of its size are {FACTS * N + 1}"),
         ("a wide embedding", VERIFIED, ""),
@@ -274,7 +282,9 @@ def test_what_is_let_through_is_priced(verdicts: dict[str, Verdict]) -> None:
     assert verdicts["hidden parameters"].size["parameters"] == FACTS * N + 1
     assert verdicts["a wide embedding"].size["without_embeddings"] == FACTS * N  # its width is not one of the options
     # a whole number of an option has 53 bits, and no model knows more bits than its weights hold
-    assert verdicts["numbers in options"].metrics["bits"] <= 32 + 32
+    one = verdicts["one number in an option"]
+    assert one.metrics["bits"] <= 32 + 32
+    assert one.size["storage_bits"] > one.size["learned_bits"] + 53
 
 
 def test_a_text_option_is_too_short_for_facts(registry: Registry, tmp_path: Path) -> None:

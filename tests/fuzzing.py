@@ -134,7 +134,7 @@ def read_submission(content: bytes, folder: Path) -> None:
 def read_marks(content: bytes, folder: Path) -> None:
     (folder / "a.json").write_text(honest_records()[0].to_json())
     (folder / "verified.json").write_bytes(content)
-    (entry,) = with_marks([read(folder / "a.json")], [folder])
+    ((entry,), _) = with_marks([read(folder / "a.json")], [folder])
     Record.from_json(entry.record.to_json())
 
 

@@ -157,7 +157,7 @@ PROVENANCE = (
            "Whether the weights were trained, by a plugin's kernel or by membench, or constructed.",
            page=NONE, provenance=True),
     Column("verification", "numbers", "Verified: the weights were checked against the records of all seeds. "
-           "Self-reported: they were not.", page=NONE, provenance=True),
+           "Self-reported: they were not. Marks of your own folders say who signed them.", page=NONE, provenance=True),
     Column("membench", "membench", "The version of membench that made the records.", page=NONE, provenance=True),
 )  # fmt: skip
 RATIO_TO_BOUND = Column(

@@ -82,6 +82,7 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "converged": record.trace.get("converged"),
         "foreign_kernel": _has_foreign_kernel(record),
         "verified": entry.verified,
+        "verifier": entry.verifier,
         "membench": str(record.environment.get("membench") or "unknown"),
     }
 

@@ -33,7 +33,8 @@ def read_entries(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
             raise UsageError(f"'{path}' does not exist; records are written by: membench run")
         found += _in_folder(path, problems) if path.is_dir() else _in_file(path)
     refuse_contradictions(found)
-    return with_marks(found, paths), problems
+    marked, doubtful = with_marks(found, paths)
+    return marked, [*problems, *doubtful]
 
 
 def _in_folder(folder: Path, problems: list[str]) -> Iterator[Entry]:
@@ -49,7 +50,7 @@ def _in_file(file: Path) -> list[Entry]:
     try:
         if file.suffix == ".jsonl":
             stored = expand(read_bytes(file).decode(), file.name)
-            return [replace(one, source=str(file), published=False, verified=False) for one in stored]
+            return [replace(one, source=str(file), published=False, verified=False, verifier="") for one in stored]
         return [read(file)]
     except ValueError as error:  # Unreadable, or not text
         raise UsageError(f"'{file}' is not a record: {error}") from None

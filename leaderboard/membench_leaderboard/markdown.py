@@ -1,4 +1,4 @@
-"""The board as Markdown, and LEADERBOARD.md: the published board as a document, made from its records alone."""
+"""The board as Markdown, and docs/board.md: the published board as a document, made from its records alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTRODUCTION = """\
 Generated from the records in `leaderboard/membench_leaderboard/published/board` by
 `python -m membench_leaderboard.publish`; do not edit. `membench leaderboard` shows the same board, and
 `membench leaderboard --explain ID` shows where a row comes from and the command that reruns it.
-[docs/leaderboard.md](docs/leaderboard.md) explains how to read it."""
+[leaderboard.md](leaderboard.md) explains how to read it."""
 NOTHING = "No records are published yet."
 
 
@@ -69,7 +69,7 @@ def _cells(column: Column, row: Row, by: str, count: str) -> Iterator[tuple[str,
 
 
 def leaderboard_document(records: Iterable[Record | Entry]) -> str:
-    """LEADERBOARD.md, as the records make it."""
+    """docs/board.md, as the records make it."""
     ranked = [table for table in tables(summarise(to_frame(records))) if table.ranked]
     parts = [INTRODUCTION, *(_headlines(ranked) if ranked else [NOTHING])]
     return "\n\n".join([*parts, *(part for table in ranked for part in _section(table))]) + "\n"
@@ -95,7 +95,7 @@ def _section(table: Table) -> Iterator[str]:
     yield f"## {escape(title(table.common))}"
     yield scores_table(table)
     yield escape(score_note(table)) + "."
-    yield "<details><summary>All models</summary>"
+    yield '<details markdown="1"><summary>All models</summary>'
     yield models_table(table)
     yield escape(note(table)) + "."
     yield "</details>"

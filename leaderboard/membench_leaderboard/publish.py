@@ -1,4 +1,4 @@
-"""Publish records: `python -m membench_leaderboard.publish results/` writes the compact files and LEADERBOARD.md.
+"""Publish records: `python -m membench_leaderboard.publish results/` writes the compact files and docs/board.md.
 
 For maintainers, in a checkout: what is written there comes with the next release of the package.
 """
@@ -33,7 +33,7 @@ CHECKOUT = Path(__file__).parents[2]
 @click.option("--fresh", is_flag=True, help="Leave out what was published before.")
 @click.option("--plugin", "plugins", multiple=True, type=click.Path(), help="Plugin file that the records need.")
 def main(folders: tuple[Path, ...], source: str, fresh: bool, plugins: tuple[str, ...]) -> None:
-    """Verify the finished trials below FOLDERS, add them to what is published, and write LEADERBOARD.md again.
+    """Verify the finished trials below FOLDERS, add them to what is published, and write docs/board.md again.
 
     Nothing is published of a folder with a record that fails; what cannot be checked is self-reported. A trial that was
     published before is replaced. Without FOLDERS, only the files are written again.
@@ -49,8 +49,8 @@ def main(folders: tuple[Path, ...], source: str, fresh: bool, plugins: tuple[str
     chosen, left_out = publishable(found)
     for path in publish(chosen, source, HERE, fresh=fresh):
         click.echo(f"wrote {path.relative_to(CHECKOUT)} ({path.stat().st_size:,} bytes)")
-    write_atomically(CHECKOUT / "LEADERBOARD.md", leaderboard_document(published_entries()))
-    click.echo(f"{len(chosen)} records published, {left_out} left out (failed, or not to be ranked); LEADERBOARD.md")
+    write_atomically(CHECKOUT / "docs" / "board.md", leaderboard_document(published_entries()))
+    click.echo(f"{len(chosen)} records published, {left_out} left out (failed, or not to be ranked); docs/board.md")
 
 
 def _verify(folder: Path, plugins: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from membench.engine.protocols.protocol import PROTOCOLS
@@ -76,9 +77,10 @@ def _typed(value: Any) -> str:
 
 def _seeds(seeds: Sequence[int]) -> str:
     """The seeds as --seeds takes them: 5 for 0 to 4, 3:7, or a list."""
-    if list(seeds) == list(range(len(seeds))):
+    without_gap = all(later == seed + 1 for seed, later in pairwise(seeds))
+    if without_gap and seeds[0] == 0:
         return str(len(seeds))
-    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+    if without_gap and len(seeds) > 1:
         return f"{seeds[0]}:{seeds[-1]}"
     return f"{seeds[0]}:{seeds[0]}" if len(seeds) == 1 else ",".join(map(str, seeds))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -40,7 +40,9 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     foreign = ~groups.all(~frame["foreign_kernel"].astype(bool))
     rows["origin"] = [origin(protocol, kernel) for protocol, kernel in zip(rows["protocol"], foreign, strict=True)]
     rows["verified"] = groups.all(frame["verified"])
-    rows["verification"] = [verification(verified) for verified in rows["verified"]]
+    rows["verifier"] = np.where(groups.all(frame["verifier"] != ""), groups.joined(frame["verifier"]), "")
+    checked = rows[["verified", "published", "verifier"]].to_dict("records")
+    rows["verification"] = [verification([cast("Row", row)]) for row in checked]
     for name, column in BY_SEED.items():
         rows[column] = groups.split(frame[name].astype(np.float64))
     rows["low"], rows["high"] = intervals(list(rows["accuracies"]), METRICS["accuracy"].ceiling)
@@ -94,8 +96,14 @@ def origin(protocol: str, foreign_kernel: bool = False) -> str:
     return "trained by a plugin's kernel" if foreign_kernel else "trained"
 
 
-def verification(verified: bool) -> str:
-    return "verified" if verified else "self-reported"
+def verification(rows: Sequence[Row]) -> str:
+    """Of all these rows. Published ones were verified by whoever published them; others say who signed that."""
+    if not all(row["verified"] for row in rows):
+        return "self-reported"
+    if all(row["published"] for row in rows):
+        return "verified"
+    (verifier, *others) = {row["verifier"] for row in rows}
+    return f"verified by {verifier}" if verifier and not others else "verified, unsigned"
 
 
 def _distributions(rows: pd.DataFrame) -> pd.Series[bool]:

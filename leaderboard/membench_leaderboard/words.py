@@ -16,7 +16,8 @@ METRIC = {"accuracy": "accuracy", "kl": "KL"}  # in headers and sentences
 PARETO = "* Pareto front"
 MARKS = {
     PARETO: "Nothing that is as small is better, and nothing that is as good is smaller.",
-    "verified": "The weights were checked against the record; nobody did that for self-reported rows.",
+    "verified": "The weights were checked against the record; nobody did that for self-reported rows. Who checked rows "
+    "that are not published is said where it is signed.",
     "not converged": "Training used up its steps while it still gained; with more, the row could improve.",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections import Counter
@@ -16,6 +17,7 @@ from rich.table import Table
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import listing, print_json
 from membench.errors import NOT_ALL_VERIFIED
+from membench.interface.options import label_of
 from membench.interface.registry import Selection
 from membench.printing import console
 from membench.records.record import Record
@@ -34,6 +36,8 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--retrain", is_flag=True, help="Also retrain each point, on seeds that the submitter did not choose.")
 @click.option("--salt", metavar="TEXT", help="Salt that makes the seeds unpredictable (random by default).")
+@click.option("--sign", "key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY",
+              help="Sign the marks with this SSH key, so that others see who verified.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Records to check in parallel; by default one per core.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=TIMEOUT, show_default=True, metavar="SECONDS",
               help="Time limit per record.")  # fmt: skip
@@ -43,6 +47,7 @@ def verify(
     folder: Path,
     retrain: bool,
     salt: str | None,
+    key: Path | None,
     jobs: int | None,
     timeout: float,
     as_json: bool,
@@ -58,10 +63,11 @@ def verify(
     \b
     membench verify submission/
     membench verify submission/ --retrain
+    membench verify submission/ --sign ~/.ssh/id_ed25519
     """
     check_plugin_files(files)
     selection = Selection.from_environment(files, block)
-    verification = check(folder, selection, retrain=retrain, salt=salt, jobs=jobs, timeout=timeout)
+    verification = check(folder, selection, retrain=retrain, salt=salt, key=key, jobs=jobs, timeout=timeout)
     _show(verification, as_json)
     sys.stdout.flush()
     if FAILED in verification.outcomes:
@@ -127,9 +133,16 @@ def _repeats_table(repeats: Sequence[Repeat], salt: str) -> Table:
             "\n".join(map(str, one.seeds)) or "-",
             _decimal(one.means()["found"].get("accuracy")),
             _decimal(one.means()["submitted"].get("accuracy")),
-            _verdict(one.outcome, one.reason, ()),
+            _verdict(one.outcome, one.reason, _elsewhere(one)),
         )
     return table
+
+
+def _elsewhere(one: Repeat) -> list[str]:
+    if one.held_out is None or one.held_out.metrics is None:
+        return []
+    config = json.loads(one.held_out.point.task_config)
+    return [f"{_decimal(one.held_out.metrics.get('accuracy'))} with {label_of(config, config)}"]
 
 
 def _decimal(value: float | None) -> str:

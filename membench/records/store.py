@@ -32,6 +32,7 @@ class Entry:
     sha256: str = ""  # of the bytes of that file
     published: bool = False  # it came with the package
     verified: bool = False  # its weights were checked
+    verifier: str = ""  # who signed that; empty: nobody did
 
     @property
     def key(self) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from membench.engine.execution import Execution, available_cores
 from membench.execute.progress import counting
-from membench.interface.registry import Selection
+from membench.interface.registry import Registry, Selection
 from membench.verify.marks import Mark, remove_marks, write_marks
 from membench.verify.submission import check_manifest
 from membench.verify.verdict import FAILED, VERIFIED, Verdict, record_files
@@ -48,6 +48,7 @@ def verify(
     *,
     retrain: bool = False,
     salt: str | None = None,
+    key: Path | None = None,
     jobs: int | None = None,
     timeout: float,
     show: bool = True,
@@ -68,7 +69,7 @@ def verify(
     salt = secrets.token_hex(8) if salt is None else salt
     repeats = _trained_again(verdicts, selection, salt, Execution(jobs=jobs), timeout, show) if retrain else []
     verification = Verification(verdicts, repeats, salt)
-    write_marks(folder, verification.marks)
+    write_marks(folder, verification.marks, key)
     return verification
 
 
@@ -83,4 +84,4 @@ def _trained_again(
 ) -> list[Repeat]:
     from membench.verify.retrain import plan_repeats, repeat
 
-    return repeat(plan_repeats(verdicts, salt), selection, execution, timeout, show)
+    return repeat(plan_repeats(verdicts, salt, Registry(selection.built_ins())), selection, execution, timeout, show)

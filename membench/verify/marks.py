@@ -14,9 +14,10 @@ from typing import Any
 
 from membench import __version__
 from membench.errors import UsageError
-from membench.records.files import read_regular, write_atomically
+from membench.records.files import NotAFile, read_regular, write_atomically
 from membench.records.record import Record
 from membench.records.store import Entry
+from membench.verify.signature import SUFFIX, NotSigned, sign, signer
 
 MARKS = "verified.json"
 FORMAT = 2  # 1 did not hold what was measured
@@ -33,16 +34,30 @@ class Mark:
     bounds: Sequence[Mapping[str, Any]]
 
 
-def with_marks(entries: Sequence[Entry], folders: Iterable[Path]) -> list[Entry]:
+def with_marks(entries: Sequence[Entry], folders: Iterable[Path]) -> tuple[list[Entry], list[str]]:
     """The same entries; those whose bytes a named folder's own file of marks names have its numbers, as verified.
 
-    A file of marks further below came with the records, and says nothing.
+    A file of marks further below came with the records, and says nothing. Also a sentence for each file of marks whose
+    signature is wrong: its marks do not count.
     """
-    marked = {str(row.get("sha256")): row for folder in folders for row in _rows(folder / MARKS)}
-    return [_verified(one, marked[one.sha256]) if one.sha256 in marked else one for one in entries]
+    marked: dict[str, tuple[dict[str, Any], str]] = {}
+    problems: list[str] = []
+    for folder in folders:
+        path = folder / MARKS
+        try:
+            content = read_regular(path, MAX_BYTES)
+        except NotAFile:
+            continue
+        try:
+            verifier = signer(path, content)
+        except NotSigned as error:
+            problems.append(f"the marks in '{path}' do not count: their signature is wrong ({error})")
+            continue
+        marked |= {str(row.get("sha256")): (row, verifier) for row in _rows(content)}
+    return [_verified(one, *marked[one.sha256]) if one.sha256 in marked else one for one in entries], problems
 
 
-def _verified(entry: Entry, row: Mapping[str, Any]) -> Entry:
+def _verified(entry: Entry, row: Mapping[str, Any], verifier: str) -> Entry:
     """With the numbers of its mark; as it was, if these are none."""
     record = entry.record
     try:
@@ -54,11 +69,11 @@ def _verified(entry: Entry, row: Mapping[str, Any]) -> Entry:
         changed = Record.from_data({**record.to_data(), **measured})
     except (KeyError, TypeError, ValueError):
         return entry
-    return replace(entry, record=changed, verified=True)
+    return replace(entry, record=changed, verified=True, verifier=verifier)
 
 
-def write_marks(folder: Path, marks: Iterable[Mark]) -> Path:
-    """Say in the folder that these records, with the bytes that they were read from, are verified."""
+def write_marks(folder: Path, marks: Iterable[Mark], key: Path | None = None) -> Path:
+    """Say in the folder that these records, with the bytes that they were read from, are verified; signed by a key."""
     rows = [
         {
             "file": Path(one.entry.source).relative_to(folder).as_posix(),
@@ -75,12 +90,14 @@ def write_marks(folder: Path, marks: Iterable[Mark]) -> Path:
         write_atomically(path, text)
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror or error}") from None
+    if key is not None:
+        sign(path, key)
     return path
 
 
 def remove_marks(folder: Path) -> None:
-    """All that are in a folder, and below it. UsageError for one that cannot be removed."""
-    for path in sorted(folder.rglob(MARKS)):
+    """All that are in a folder, and below it, with their signatures. UsageError for one that cannot be removed."""
+    for path in sorted([*folder.rglob(MARKS), *folder.rglob(MARKS + SUFFIX)]):
         try:
             if path.is_symlink() or not path.is_dir():
                 path.unlink(missing_ok=True)
@@ -88,10 +105,10 @@ def remove_marks(folder: Path) -> None:
             raise UsageError(f"cannot remove the old marks '{path}': {error.strerror or error}") from None
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def _rows(content: bytes) -> list[dict[str, Any]]:
     """The rows of a file of marks; none when it is not one, since a mark in doubt is no mark."""
     try:
-        data = json.loads(read_regular(file, MAX_BYTES))
+        data = json.loads(content)
     except (ValueError, RecursionError):
         return []
     rows = data.get("records") if isinstance(data, dict) and data.get("format") == FORMAT else None

@@ -106,9 +106,11 @@ def run_checks(
 
 @contextmanager
 def _isolated(connection: Connection) -> Iterator[None]:
-    """Ctrl-C is for the parent, and what a plugin prints must not end up in somebody's --json."""
+    """Ctrl-C is for the parent, and what a plugin prints must not end up on a terminal, or in somebody's --json."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     try:
         yield
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the other end is closed

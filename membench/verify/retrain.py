@@ -2,7 +2,8 @@
 
 The seeds follow from the submitted records and from a salt that the verifier makes up afterwards. The weights that
 come out are verified like submitted ones, and their numbers compared with the submitted seeds: once by accuracy and
-once by bits, and only in the direction that matters, which is down.
+once by bits, and only in the direction that matters, which is down. One more seed is trained on a config of the task
+that the salt draws: the same question with a few tokens less, where code that knows the published configs is no use.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import math
 import multiprocessing
+import random
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from membench.engine.execution import Execution
 from membench.errors import MembenchError
 from membench.execute.driver import execute
 from membench.execute.progress import watching
+from membench.interface.options import label_of, to_dict
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import check_fit
 from membench.plan.trial import Point, Trial
@@ -35,6 +38,25 @@ COMPARED = ("accuracy", "bits")
 SUBMITTED, NEW = 5, 3  # seeds that are needed, and that are trained
 SLACK, MAX_SLACK = 0.01, 0.25  # of the mean: what seeds may differ by at least, and at most
 LEVEL = 0.99  # of the test
+HELD_OUT = (0.8, 0.95)  # share of the tokens that a config which nobody could foresee has
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The same model on a task config that nobody could foresee, and what it reached there."""
+
+    point: Point
+    seed: int
+    share: float  # of the bits that the answers to all facts of the submitted config take
+    metrics: Mapping[str, Any] | None = None
+
+    @property
+    def trial(self) -> tuple[Point, int]:
+        return self.point, self.seed
+
+    def as_json(self) -> dict[str, Any]:
+        found = {name: (self.metrics or {}).get(name) for name in COMPARED}
+        return {"task_config": json.loads(self.point.task_config), "seed": self.seed, **found}
 
 
 @dataclass(frozen=True)
@@ -47,6 +69,12 @@ class Repeat:
     outcome: str = UNCHECKED
     reason: str = ""
     found: tuple[dict[str, Any], ...] = ()  # metrics of each new seed
+    held_out: HeldOut | None = None
+
+    @property
+    def trials(self) -> list[tuple[Point, int]]:
+        """All that is trained."""
+        return [*((self.point, seed) for seed in self.seeds), *([self.held_out.trial] if self.held_out else [])]
 
     @property
     def id(self) -> str:
@@ -74,32 +102,37 @@ class Repeat:
             "outcome": self.outcome,
             "reason": self.reason,
             **self.means(),
+            **({"held_out": self.held_out.as_json()} if self.held_out else {}),
         }
 
 
-def plan_repeats(verdicts: Sequence[Verdict], salt: str) -> list[Repeat]:
+def plan_repeats(verdicts: Sequence[Verdict], salt: str, built_ins: Registry) -> list[Repeat]:
     """One for each point of which a record is verified; what failed need not be trained to be known."""
     points: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.outcome == VERIFIED and verdict.entry is not None:
             points.setdefault(verdict.entry.record.id, []).append(verdict)
-    return [_planned(group, salt) for group in points.values()]
+    return [_planned(group, salt, built_ins) for group in points.values()]
 
 
-def _planned(group: Sequence[Verdict], salt: str) -> Repeat:
+def _planned(group: Sequence[Verdict], salt: str, built_ins: Registry) -> Repeat:
     entries = [verdict.entry for verdict in group if verdict.entry is not None]
     taken = {entry.record.seed for entry in entries}
-    seeds = unforeseen_seeds([entry.sha256 for entry in entries], taken, salt)
-    one = Repeat(Point.of(entries[0].record), seeds, tuple(group))
+    *seeds, last = unforeseen_seeds([entry.sha256 for entry in entries], taken, salt)
+    point = Point.of(entries[0].record)
+    one = Repeat(point, tuple(seeds), tuple(group), held_out=held_out(point, last, built_ins))
     if len(taken) < SUBMITTED:
         told = f"{len(taken)} submitted seed{'s' * (len(taken) > 1)}"
         return replace(
-            one, seeds=(), reason=f"{told} do not say how much seeds differ; at least {SUBMITTED} are needed"
+            one,
+            seeds=(),
+            held_out=None,
+            reason=f"{told} do not say how much seeds differ; at least {SUBMITTED} are needed",
         )
     return one
 
 
-def unforeseen_seeds(digests: Sequence[str], taken: set[int], salt: str, count: int = NEW) -> tuple[int, ...]:
+def unforeseen_seeds(digests: Sequence[str], taken: set[int], salt: str, count: int = NEW + 1) -> tuple[int, ...]:
     """Seeds that follow from all submitted records of a point and the salt, and are none of theirs."""
     found: list[int] = []
     for number in range(count):
@@ -109,6 +142,26 @@ def unforeseen_seeds(digests: Sequence[str], taken: set[int], salt: str, count: 
             seed += 1
         found.append(seed)
     return tuple(found)
+
+
+def held_out(point: Point, seed: int, built_ins: Registry) -> HeldOut | None:
+    """The point with fewer tokens and as large a part of their contexts, which no model finds harder.
+
+    None where there is no such config: for a plugin's task, which is not known here, or one with other options.
+    """
+    task, told = built_ins.tasks.get(point.task), json.loads(point.task_config)
+    if task is None or not {"N", "T0"} <= told.keys():
+        return None
+    tokens = math.floor(told["N"] * random.Random(seed).uniform(*HELD_OUT))
+    others = {name: value for name, value in told.items() if name not in ("N", "T0")}
+    try:
+        whole, fewer = task.config(**{**others, "N": told["N"]}), task.config(**{**others, "N": tokens})
+        config = task.config(**{**others, "N": tokens, "T0": math.ceil(told["T0"] * fewer.T0 / whole.T0)})
+    except ValueError:  # too small a vocabulary for the other options
+        return None
+    answers = [task.shape(one).answers for one in (whole, config)]
+    share = config.T0 * math.log(answers[1]) / (told["T0"] * math.log(answers[0]))
+    return HeldOut(replace(point, task_config=json.dumps(to_dict(config), sort_keys=True)), seed, share)
 
 
 def repeat(
@@ -121,10 +174,10 @@ def repeat(
     with tempfile.TemporaryDirectory(prefix="membench-") as folder:
         problems = _train_elsewhere(pending, selection, execution, Path(folder), show)
         store = Store(Path(folder))
-        paths = {(one.id, seed): store.place(one.point, seed) for one in pending for seed in one.seeds}
-        there = [path for (id_, _), path in paths.items() if id_ not in problems]
-        verdicts = {one.path: one for one in verify(there, selection, execution.workers, timeout)}
-        return [_judged(one, problems, [verdicts.get(paths[one.id, seed]) for seed in one.seeds]) for one in repeats]
+        paths = {trial: store.place(*trial) for one in pending if one.id not in problems for trial in one.trials}
+        verdicts = {one.path: one for one in verify(list(paths.values()), selection, execution.workers, timeout)}
+        by_trial = {trial: verdicts[path] for trial, path in paths.items()}
+        return [_judged(one, problems, by_trial) for one in repeats]
 
 
 def _train_elsewhere(
@@ -133,8 +186,9 @@ def _train_elsewhere(
     """In a process of its own, which imports plugins; says for which points, by id, nothing could be trained."""
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    points = [(one.point, one.seeds) for one in repeats]
-    process = context.Process(target=_train, args=(points, selection, execution, folder, show, theirs))
+    process = context.Process(
+        target=_train, args=({one.id: one.trials for one in repeats}, selection, execution, folder, show, theirs)
+    )
     process.start()
     theirs.close()
     try:
@@ -149,7 +203,7 @@ def _train_elsewhere(
 
 
 def _train(
-    points: Sequence[tuple[Point, Sequence[int]]],
+    wanted: Mapping[str, Sequence[tuple[Point, int]]],  # by the id of the submitted point
     selection: Selection,
     execution: Execution,
     folder: Path,
@@ -158,13 +212,13 @@ def _train(
 ) -> None:
     registry, problems = Registry(selection), {}
     trials: dict[bool, list[Trial]] = {True: [], False: []}  # by whether the architecture is built in
-    for point, seeds in points:
+    for id_, pairs in wanted.items():
         try:
-            some = [Trial.of(point, registry, seed) for seed in seeds]
+            some = [Trial.of(point, registry, seed) for point, seed in pairs]
             check_fit(some)
             trials[some[0].architecture.origin.is_built_in] += some
         except (MembenchError, TypeError, ValueError) as error:
-            problems[point.id] = words(error) if not isinstance(error, MembenchError) else str(error)
+            problems[id_] = words(error) if not isinstance(error, MembenchError) else str(error)
     with watching(sum(map(len, trials.values())), show) as watcher:
         for built_in, some in trials.items():
             # a kernel of a plugin is given the answers, and may return any weights
@@ -173,14 +227,14 @@ def _train(
     parent.send_bytes(json.dumps(problems).encode())
 
 
-def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Sequence[Verdict | None]) -> Repeat:
+def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Mapping[tuple[Point, int], Verdict]) -> Repeat:
     if not one.seeds:
         return one
     if one.id in problems:
         return replace(one, reason=problems[one.id])
-    new = [verdict for verdict in verdicts if verdict is not None]
+    new = [verdicts[one.point, seed] for seed in one.seeds]
     metrics = tuple(verdict.metrics for verdict in new)
-    for verdict in new:
+    for verdict in (verdicts[trial] for trial in one.trials):
         if verdict.outcome != VERIFIED:
             error = verdict.record.error if verdict.record and verdict.record.error else verdict.reason
             return replace(one, outcome=verdict.outcome, reason=f"trained again: {error}", found=metrics)
@@ -188,7 +242,13 @@ def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Sequence[Verdict
     if len(sizes) > 1:
         counts = ", ".join(f"{size:,}" for size in sorted(sizes))
         return replace(one, outcome=FAILED, reason=f"its seeds differ in size: {counts} parameters", found=metrics)
-    outcome, reason = consistent([verdict.metrics for verdict in one.submitted], metrics)
+    submitted = [verdict.metrics for verdict in one.submitted]
+    outcome, reason = consistent(submitted, metrics)
+    if one.held_out:
+        measured = replace(one.held_out, metrics=verdicts[one.held_out.trial].metrics)
+        one = replace(one, held_out=measured)
+        if outcome == VERIFIED:
+            outcome, reason = consistent_elsewhere(submitted, measured)
     return replace(one, outcome=outcome, reason=reason, found=metrics)
 
 
@@ -208,6 +268,22 @@ def consistent(submitted: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str
     return VERIFIED, ""
 
 
+def consistent_elsewhere(submitted: Sequence[Mapping[str, Any]], held_out: HeldOut) -> tuple[str, str]:
+    """Whether the model is as good on the held-out config: as accurate, with as many of the bits there are to know."""
+    for name, share in zip(COMPARED, (1.0, held_out.share), strict=True):
+        values, reached = _values(submitted, name), (held_out.metrics or {}).get(name)
+        if len(values) != len(submitted) or reached is None:
+            return UNCHECKED, f"not every record has {name}"
+        if reached < (least := share * least_expected(values, [reached])):
+            config = label_of(known := json.loads(held_out.point.task_config), known)
+            return (
+                FAILED,
+                f"{name} is {reached:.6g} with {config}, a config that the salt drew, below {least:.6g}, the least "
+                f"that a mean of {statistics.fmean(values):.6g} as submitted predicts",
+            )
+    return VERIFIED, ""
+
+
 def least_expected(values: Sequence[float], found: Sequence[float]) -> float:
     """The least mean of new seeds that the submitted ones leave room for: the two-sample t test with pooled variance.
 
@@ -217,7 +293,7 @@ def least_expected(values: Sequence[float], found: Sequence[float]) -> float:
     from scipy.stats import t
 
     n, m = len(values), len(found)
-    pooled = ((n - 1) * statistics.variance(values) + (m - 1) * statistics.variance(found)) / (n + m - 2)
+    pooled = sum((len(some) - 1) * statistics.variance(some) for some in (values, found) if len(some) > 1) / (n + m - 2)
     mean = statistics.fmean(values)
     spread = float(t.ppf(LEVEL, n + m - 2)) * math.sqrt(pooled * (1 / n + 1 / m))
     return mean - min(max(spread, SLACK * abs(mean)), MAX_SLACK * abs(mean))

@@ -22,6 +22,7 @@ from membench.records.files import read_regular
 from membench.records.record import Record, read_json
 from membench.records.store import Entry, FromNewerMembench, Store, read, read_bytes
 from membench.verify.marks import MARKS
+from membench.verify.signature import SUFFIX as SIGNATURE
 
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1
@@ -208,7 +209,7 @@ def _listed_files(content: bytes) -> dict[str, str]:
 
 def _holds(folder: Path) -> dict[str, bytes]:
     """All files of a folder but the marks of verification, which somebody may have added since."""
-    names = (path for path in folder.rglob("*") if path.is_file() and path.name != MARKS)
+    names = (path for path in folder.rglob("*") if path.is_file() and path.name not in (MARKS, MARKS + SIGNATURE))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in names}
 
 

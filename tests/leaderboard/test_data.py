@@ -59,7 +59,7 @@ def test_quick_runs_have_no_ranks_and_constructions_are_marked() -> None:
 
 def test_a_row_is_verified_when_all_its_seeds_are() -> None:
     one, other = Entry(make_record(), verified=True), Entry(make_record(seed=1))
-    assert only(board_data([one]))["rows"][0]["verification"] == "verified"
+    assert only(board_data([one]))["rows"][0]["verification"] == "verified, unsigned"
     assert only(board_data([one, other]))["rows"][0]["verification"] == "self-reported"
 
 

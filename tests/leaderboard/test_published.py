@@ -147,16 +147,17 @@ def test_the_script_writes_the_files_and_the_document(tmp_path: Path, monkeypatc
     monkeypatch.setattr(
         publishing, "published_entries", lambda s=BOARD, r=tmp_path / "published": published_entries(s, r)
     )
+    (tmp_path / "docs").mkdir()
     done = CliRunner().invoke(publishing.main, [str(results)])
     assert done.exit_code == 0, done.output
     assert "12 records published, 0 left out" in done.output
-    document = (tmp_path / "LEADERBOARD.md").read_text("utf-8")
+    document = (tmp_path / "docs" / "board.md").read_text("utf-8")
     assert "12 trials of 4 models in 1 table" in document
     assert "| aot" in document
 
 
 def test_the_document_is_the_one_that_the_published_records_make() -> None:
-    written = (ROOT / "LEADERBOARD.md").read_text("utf-8")
+    written = (ROOT / "docs" / "board.md").read_text("utf-8")
     assert written == leaderboard_document(published_entries()), "run: python -m membench_leaderboard.publish"
 
 

@@ -79,6 +79,6 @@ def test_packed_labels_are_priced_and_do_not_survive_training(tmp_path: Path) ->
     assert {one.outcome for one in verdicts} == {VERIFIED}, verdicts[0].reason
     assert {one.size["learned_bits"] for one in verdicts} == {5 * 32}  # for 93 bits of labels
     assert "its plugin has a kernel, which is given the answers" in verdicts[0].notes[0]
-    (again,) = repeat(plan_repeats(verdicts, "salt"), selection, Execution(jobs=1), 300, show=False)
+    (again,) = repeat(plan_repeats(verdicts, "salt", Registry()), selection, Execution(jobs=1), 300, show=False)
     assert again.outcome == FAILED
     assert "accuracy is" in again.reason

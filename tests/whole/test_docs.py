@@ -55,6 +55,14 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_page_is_on_the_site() -> None:
+    import yaml
+
+    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    pages = [page for section in listed for entries in section.values() for entry in entries for page in entry.values()]
+    assert sorted(pages) == sorted(path.name for path in PAGES if path.parent.name == "docs")
+
+
 def test_the_two_commands_of_the_readme_are_there() -> None:
     readme = PAGES[ROOT / "README.md"]
     assert "pip install -c constraints.txt . && membench run --model aot --task bigram" in readme

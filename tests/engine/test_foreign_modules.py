@@ -99,12 +99,9 @@ class NumpyNoise(Plain):
         return x + float(np.random.standard_normal()) if self.training else x
 
 
-class RareBranch(Plain):
-    """Only the last context takes the branch."""
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        logits = super().forward(tokens)
-        return logits * 0.9 if tokens.min() == 0 and bool(logits.detach().max() > 100) else logits
+class Branch(Plain):
+    def odd(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 0.9 if x.mean().item() > 0 else x
 
 
 class EveryPosition(Plain):
@@ -190,7 +187,7 @@ def same(one: Outcome, other: Outcome) -> bool:
 
 @pytest.mark.parametrize("protocol", ["quick", "converged"])
 @pytest.mark.parametrize(
-    "build", [Tied, SharedModule, Complex, InnerGrad, InnerAutograd, Checkpointed, RareBranch, EveryPosition]
+    "build", [Tied, SharedModule, Complex, InnerGrad, InnerAutograd, Checkpointed, Branch, EveryPosition]
 )
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # torch's, when a checkpoint is only asked
 def test_it_learns_and_its_weights_come_back_from_a_file(build: type[nn.Module], protocol: str) -> None:

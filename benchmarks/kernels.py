@@ -63,8 +63,7 @@ def deep_benches(kernel: str) -> Iterator[Workbench]:
 
 
 def trainer(bench: Workbench) -> Trainer:
-    modules, facts = ([make(seed) for seed in range(REPLICAS)] for make in (bench.model, bench.facts))
-    return bench.trainer(modules, facts, [(0.95, 0.95)] * REPLICAS, planned=0)
+    return bench.trainer(range(REPLICAS), [(0.95, 0.95)] * REPLICAS, planned=0)
 
 
 def milliseconds(made: Trainer, steps: int, facts: int = 0) -> float:

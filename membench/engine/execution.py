@@ -24,7 +24,10 @@ class Execution:
     executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
 
     def __post_init__(self) -> None:
-        _require("device", self.device.partition(":")[0], DEVICES)
+        kind, colon, number = self.device.partition(":")
+        _require("device", kind, DEVICES)
+        if colon and not (kind == "cuda" and number.isdecimal()):
+            raise UsageError(f"device '{self.device}': only a cuda device has a number, as in cuda:1")
         _require("kernel", self.kernel, SWITCH)
         _require("compile", self.compiling, SWITCH)
         if self.jobs is not None and self.jobs < 1:

@@ -12,10 +12,12 @@ from torch import nn
 
 from membench.engine.execution import Execution
 from membench.engine.general import GeneralTrainer
+from membench.engine.randomness import drawn_from
 from membench.engine.trainer import Trainer
 from membench.errors import NotApplicable, UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
+from membench.measure.frozen import MAX_ROWS, check_frozen
 from membench.measure.size import float_type
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
@@ -63,12 +65,18 @@ class Workbench:
         return module.to(self.execution.device)
 
     def trainer(
-        self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Sequence[tuple[float, float]], planned: int
+        self,
+        seeds: Sequence[int],
+        betas: Sequence[tuple[float, float]],
+        planned: int,
+        dtype: str = "float32",
     ) -> Trainer:
-        """The fused kernel where there is one and it covers the models, else the general way.
+        """Of new models of some trials, which may come several times: the fused kernel where there is one and it
+        covers the models, else the general way.
 
         `planned` is the number of steps that the trainer will be asked for, at most.
         """
+        modules, facts = [self.model(seed, dtype) for seed in seeds], [self.facts(seed) for seed in seeds]
         pairs = np.array(betas, dtype=np.float32)
         if self.execution.kernel != "off":
             try:
@@ -81,7 +89,7 @@ class Workbench:
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
         self.paths.add("general")
-        return GeneralTrainer(modules, facts, pairs, self.note, self.execution.compiling, planned)
+        return GeneralTrainer(modules, facts, pairs, self.note, self.execution.compiling, planned, keys=seeds)
 
     def _kernel(self, modules: Sequence[nn.Module], facts: Sequence[Facts], betas: Any) -> Trainer:
         if self.architecture.kernel is None:
@@ -99,21 +107,38 @@ class Workbench:
         other = None if least_loss is None else self.loaded(seed, least_loss)
         return Outcome(seed, self.loaded(seed, state), self.facts(seed), other, **fields)
 
+    def weights(self, trainer: Trainer, replica: int, seed: int) -> dict[str, torch.Tensor]:
+        """The state that one of the trainer's replicas has reached, once it is seen to be all that it answers by."""
+        state = trainer.state(replica)
+        tokens = torch.from_numpy(self.facts(seed).inputs[:MAX_ROWS]).to(self.execution.device)
+        trained = trainer.ask(replica, tokens) if isinstance(trainer, GeneralTrainer) else None
+        check_frozen(self.loaded(seed, state), tokens, trained)
+        return state
+
     def loaded(self, seed: int, state: Mapping[str, torch.Tensor]) -> nn.Module:
-        module = self.model(seed, float_type(state))
+        """A model with this state and nothing else of a trial: what its state leaves out was drawn anew."""
+        other = weight_seed(seed) ^ 1
+        module = build_model(self.architecture, self.shape, self.config, other, float_type(state))
         module.load_state_dict(dict(state))
-        return module
+        return module.to(self.execution.device)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
 
-def build_model(architecture: Architecture[Any], shape: Shape, config: Any, drawn_from: int, dtype: str) -> nn.Module:
-    """A model with initial weights drawn from a seed of torch's generator, which is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(drawn_from)
+def build_model(architecture: Architecture[Any], shape: Shape, config: Any, seed: int, dtype: str) -> nn.Module:
+    """A model with initial weights drawn from a seed; random generators are left as they were."""
+    with drawn_from(seed):
         module = architecture.build(shape, config)
     if not isinstance(module, nn.Module):
         raise TypeError(f"build of '{architecture.name}' returned a {type(module).__name__}, not an nn.Module")
-    return module.to(dtype=getattr(torch, dtype))
+    module._apply(lambda value: _cast(value, getattr(torch, dtype)))
+    return module
+
+
+def _cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """In this precision, if it has one; complex stays complex, which nn.Module.to would not leave."""
+    if value.is_complex():
+        return value.to(dtype.to_complex())
+    return value.to(dtype) if value.is_floating_point() else value

@@ -57,7 +57,7 @@ def _answers(module: nn.Module, facts: Facts) -> tuple[torch.Tensor, torch.Tenso
     was_training = module.training
     module.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference mode, where a module cannot take gradients of its own
             for tokens, target in zip(inputs.split(rows), targets.split(rows), strict=True):
                 logits = check_logits(module(tokens.to(device)), len(tokens), facts.answers)
                 hit, loss = _score(logits.cpu().double(), target)
@@ -78,14 +78,25 @@ def _score(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, to
     return worst, -torch.where(target > 0, target * log_probability, 0.0).sum(dim=1)
 
 
-def check_logits(logits: object, rows: int, answers: int) -> torch.Tensor:
-    """The logits, if that is what they are; InvalidOutput otherwise."""
-    if not isinstance(logits, torch.Tensor):
-        raise InvalidOutput(f"the model returned a {type(logits).__name__}, not a tensor")
+def check_logits(output: object, rows: int, answers: int) -> torch.Tensor:
+    """The logits [rows, answers], if that is what a model returned; InvalidOutput otherwise."""
+    logits = logits_of(output)
     if logits.shape != (rows, answers):
-        raise InvalidOutput(f"the model returned logits of shape {list(logits.shape)}, not [{rows}, {answers}]")
-    if not logits.is_floating_point():
-        raise InvalidOutput(f"the model returned {logits.dtype}, not floating-point logits")
+        advice = "" if logits.dim() != 2 or len(logits) != rows else _advice(logits.shape[1], answers)
+        raise InvalidOutput(f"the model returned logits of shape {list(logits.shape)}, not [{rows}, {answers}]{advice}")
     if not torch.isfinite(logits).all():
         raise InvalidOutput("the model returned NaN or infinite logits")
     return logits
+
+
+def logits_of(output: object) -> torch.Tensor:
+    """What a model returned, as logits; of those at every position, [batch, length, A], the ones at the last."""
+    if not isinstance(output, torch.Tensor):
+        raise InvalidOutput(f"the model returned a {type(output).__name__}, not a tensor of logits")
+    if not output.is_floating_point():
+        raise InvalidOutput(f"the model returned {output.dtype}, not floating-point logits")
+    return output[:, -1] if output.dim() == 3 else output
+
+
+def _advice(given: int, answers: int) -> str:
+    return f": it has {given} answers and the task {answers}; build its output with shape.answers"

@@ -103,7 +103,8 @@ def count_size(
 ) -> Size:
     """The size of weights, counted from the tensors themselves.
 
-    A number that is not a floating-point one counts by its bits, as many parameters as it has times 32 of them.
+    A complex number counts as two parameters. One that is neither complex nor floating-point counts by its bits, as
+    many parameters as it has times 32 of them.
     `widths` are those that an embedding may have, None: any.
     """
     distinct = {name: value for name, value in state.items() if not _is_shared(name, state, fresh)}
@@ -171,6 +172,8 @@ def _registered(module: nn.Module, kind: str) -> dict[int, torch.Tensor]:
 
 
 def _count(value: torch.Tensor) -> int:
+    if value.is_complex():
+        return 2 * value.numel()
     return value.numel() if value.is_floating_point() else -(-_bits(value) // 32)
 
 
@@ -179,13 +182,15 @@ def _bits(value: torch.Tensor) -> int:
 
 
 def float_type(state: Mapping[str, torch.Tensor]) -> str:
-    """The name of the floating-point type of some weights."""
-    return next((str(v.dtype).removeprefix("torch.") for v in state.values() if v.is_floating_point()), "float32")
+    """The name of the floating-point type of some weights, or of the parts of complex ones."""
+    numbers = (v for v in state.values() if v.is_floating_point() or v.is_complex())
+    return next((str(v.dtype.to_real()).removeprefix("torch.") for v in numbers), "float32")
 
 
 def float_bits(state: Mapping[str, torch.Tensor]) -> int:
     """Bits of a number of that type."""
-    return next((8 * v.element_size() for v in state.values() if v.is_floating_point()), 32)
+    numbers = (v for v in state.values() if v.is_floating_point() or v.is_complex())
+    return next((8 * v.dtype.to_real().itemsize for v in numbers), 32)
 
 
 def _state(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -233,14 +238,22 @@ def count_without_gradient(module: nn.Module, tokens: torch.Tensor) -> int:
     """Parameters that receive no gradient at all from the logits of these tokens, asked as they are when measured."""
     import torch
 
+    from membench.measure.evaluate import logits_of
+
     every = [value for value in _registered(module, "_parameters").values() if isinstance(value, torch.Tensor)]
     parameters = [p for p in every if p.requires_grad]
-    frozen = sum(p.numel() for p in every if not p.requires_grad)
+    frozen = sum(_count(p) for p in every if not p.requires_grad)
     if not parameters:
         return frozen
     was_training = module.training
     module.eval()  # in training mode, batch norm would learn from being asked
-    loss = torch.logsumexp(module(tokens), dim=-1).sum()
+    loss = torch.logsumexp(logits_of(module(tokens)), dim=-1).sum()
     module.train(was_training)
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return frozen + sum(p.numel() for p, g in zip(parameters, gradients, strict=True) if g is None)
+    kept = [p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    loss.backward()  # not autograd.grad, which checkpoints inside a module may refuse
+    unreached = sum(_count(p) for p in parameters if p.grad is None)
+    for p, before in zip(parameters, kept, strict=True):
+        p.grad = before
+    return frozen + unreached

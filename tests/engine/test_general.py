@@ -103,17 +103,17 @@ def test_chunks_accumulate_the_same_gradient(monkeypatch: pytest.MonkeyPatch) ->
     whole = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
     seen = whole.advance(rates)
     cut = GeneralTrainer([Model(r) for r in range(2)], facts, betas(2))
-    cut._lanes[0][1].rows = 7
+    cut._lanes[0].rows_at_once = 7
     assert cut.advance(rates).loss == pytest.approx(seen.loss, rel=1e-5)
     torch.testing.assert_close(cut.state(1)["out.weight"], whole.state(1)["out.weight"], rtol=1e-4, atol=1e-5)
 
 
 def test_memory_decides_how_many_contexts_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = [make_facts(0)]
-    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1].rows == T
+    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0].rows_at_once == T
     monkeypatch.setattr(general, "CHUNK_BYTES", 0)
     monkeypatch.setattr(general, "LEAST_ROWS", 7)
-    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0][1].rows == 7
+    assert GeneralTrainer([Model(0)], facts, betas(1))._lanes[0].rows_at_once == 7
 
 
 def test_a_replica_without_a_rate_is_left_alone() -> None:
@@ -144,8 +144,8 @@ class Counting(nn.Module):
     [
         (nn.Dropout(0.5), "'extra' is dropout"),
         (nn.BatchNorm1d(8), "'extra' is batch norm"),
-        (Rescale(), "data-dependent"),
-        (Counting(), "changes its own buffers"),
+        (Rescale(), "branches on the values of a tensor"),
+        (Counting(), "changes its own 'extra.calls'"),
     ],
 )
 def test_what_cannot_be_batched_is_trained_one_by_one_and_says_why(extra: nn.Module, words: str) -> None:
@@ -164,7 +164,7 @@ def test_plain_modules_are_batched() -> None:
 
 
 def test_the_decision_to_compile_follows_from_the_planned_work_and_not_from_a_clock() -> None:
-    lane = GeneralTrainer([Model(0)], [make_facts(0)], betas(1))._lanes[0][1]
+    lane = GeneralTrainer([Model(0)], [make_facts(0)], betas(1))._lanes[0]
     assert lane.estimate(200) == 2 * lane.estimate(100) > 0
 
 

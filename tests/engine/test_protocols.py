@@ -16,6 +16,7 @@ from membench.errors import UsageError
 from membench.interface.facts import Facts
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
+from membench.measure.frozen import UnsavedState
 
 REGISTRY = Registry()
 
@@ -163,7 +164,7 @@ def test_a_kernel_asked_for_where_there_is_none_is_a_usage_error() -> None:
         find("quick", workbench, [0], steps=1)
 
 
-def test_what_learned_outside_the_state_dict_is_lost_before_it_is_measured() -> None:
+def test_what_is_learned_outside_the_state_dict_is_refused_before_it_is_measured() -> None:
     def build(shape: Any, config: Any) -> torch.nn.Module:
         class Cheat(torch.nn.Module):
             def __init__(self) -> None:
@@ -180,8 +181,8 @@ def test_what_learned_outside_the_state_dict_is_lost_before_it_is_measured() -> 
         return Cheat()
 
     task = REGISTRY.task("bigram")
-    (outcome,) = find("quick", Workbench(toy(build), toy(build).config(), task, task.config(N=4)), [0], steps=5)
-    assert outcome.module.calls == 0
+    with pytest.raises(UnsavedState, match="asked the same questions twice"):
+        find("quick", Workbench(toy(build), toy(build).config(), task, task.config(N=4)), [0], steps=5)
 
 
 def test_dana2024_draws_a_pool_once_and_reports_the_published_metric() -> None:

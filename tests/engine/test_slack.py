@@ -40,7 +40,7 @@ def test_a_kernel_without_slack_trains_to_the_same_bits_as_with_none(name: str) 
     found = []
     for slack in (None, np.zeros((1, 60), dtype=np.float32)):
         workbench = bench(name)
-        trainer = workbench.trainer([workbench.model(0)], [workbench.facts(0)], [(0.95, 0.95)], 60)
+        trainer = workbench.trainer([0], [(0.95, 0.95)], 60)
         trainer.advance(np.full((1, 60), 0.01, dtype=np.float32), slack=slack)
         found.append(trainer.state(0))
     assert all(torch.equal(found[0][key], found[1][key]) for key in found[0])
@@ -52,9 +52,8 @@ def test_a_kernel_and_the_general_way_train_alike_with_slack(name: str, start: f
     workbench = bench(name)
     slack = (start ** (1 - np.arange(40) / 40)).astype(np.float32)[None]
     rates = np.full((1, 40), 0.003, dtype=np.float32)
-    module, facts = workbench.model(0), workbench.facts(0)
-    fused = workbench.trainer([module], [facts], [(0.95, 0.95)], 40)
-    general = GeneralTrainer([workbench.model(0)], [facts], BETAS)
+    fused = workbench.trainer([0], [(0.95, 0.95)], 40)
+    general = GeneralTrainer([workbench.model(0)], [workbench.facts(0)], BETAS)
     seen = [trainer.advance(rates, slack=slack) for trainer in (fused, general)]
     assert type(fused) is not type(general)
     assert seen[0].loss[0, -1] == pytest.approx(seen[1].loss[0, -1], rel=1e-3)

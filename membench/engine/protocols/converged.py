@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from membench.engine.protocols.protocol import PROBE_SEEDS, Converged
 from membench.engine.trainer import Trainer
@@ -67,8 +66,8 @@ class Replica:
     """One seed on its way."""
 
     seed: int
-    module: nn.Module  # with its initial weights; every round starts from them
     facts: Facts
+    dtype: str
     rounds: list[Round] = field(default_factory=list)  # of cross-entropy
     bounded: list[Round] = field(default_factory=list)
     best: Round | None = None  # of cross-entropy
@@ -77,7 +76,7 @@ class Replica:
 
     @classmethod
     def start(cls, bench: Workbench, config: Converged, seed: int) -> Replica:
-        return cls(seed, bench.model(seed, config.dtype), bench.facts(seed))
+        return cls(seed, bench.facts(seed), config.dtype)
 
     @property
     def knows_everything(self) -> bool:
@@ -221,7 +220,7 @@ def _train(
     """Train from the initial weights, with rates that fall linearly to zero, and see what came of each."""
     replicas, settings = [one for one, _ in runs], [setting for _, setting in runs]
     betas = [(setting.beta1, setting.beta2) for setting in settings]
-    trainer = bench.trainer([one.module for one in replicas], [one.facts for one in replicas], betas, steps)
+    trainer = bench.trainer([one.seed for one in replicas], betas, steps, replicas[0].dtype)
     decay = np.linspace(1.0, 0.0, steps, endpoint=False)
     rates = np.array([setting.lr * decay for setting in settings], dtype=np.float32)
     can_finish = [one.facts.is_association for one in replicas]
@@ -230,7 +229,8 @@ def _train(
     for row, (replica, setting) in enumerate(runs):
         taken = int(np.count_nonzero(rates[row]))
         told = {"steps": taken, "curve": _thin(curves[row])}
-        found.append(_measured(bench, replica, Round(setting, steps, trainer.state(row), told, None)))
+        state = bench.weights(trainer, row, replica.seed)
+        found.append(_measured(bench, replica, Round(setting, steps, state, told, None)))
     return found
 
 

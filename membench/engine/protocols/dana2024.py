@@ -24,7 +24,7 @@ STREAM = 100  # batches in the published accuracy
 def find_weights(bench: Workbench, config: Dana2024, seeds: Sequence[int]) -> list[Outcome]:
     facts = [bench.facts(seed) for seed in seeds]
     passes = config.epochs * config.batches * config.batch // len(facts[0])  # as many contexts as exact steps see
-    trainer = bench.trainer([bench.model(seed) for seed in seeds], facts, [BETAS] * len(seeds), passes)
+    trainer = bench.trainer(seeds, [BETAS] * len(seeds), passes)
     pools = [_Pool(one, config, seed) for one, seed in zip(facts, seeds, strict=True)]
     seen: list[NDArray[np.float32]] = []
     for epoch in range(config.epochs):
@@ -37,7 +37,7 @@ def find_weights(bench: Workbench, config: Dana2024, seeds: Sequence[int]) -> li
         curve = [round(float(one[row].mean()), 6) for one in seen]
         trace = {"steps": accuracy.shape[1], "curve": curve}
         stream = {"stream_accuracy": float(accuracy[row, -STREAM:].mean())}
-        outcomes.append(bench.outcome(seed, trainer.state(row), trace=trace, metrics=stream))
+        outcomes.append(bench.outcome(seed, bench.weights(trainer, row, seed), trace=trace, metrics=stream))
     return outcomes
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,3 +48,18 @@ def cell(value: Any) -> Any:
         return value
     text = printable(value)
     return f"'{text}" if value.startswith(_FORMULA) else text
+
+
+class Told(io.TextIOBase):
+    """Standard output in place of the real one: goes to standard error, harmless, and its end is kept."""
+
+    def __init__(self, kept: int = 0) -> None:
+        self.kept, self.tail = kept, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        sys.stderr.write(printable_lines(text))
+        self.tail = (self.tail + text)[-self.kept :] if self.kept else ""
+        return len(text)

@@ -13,7 +13,7 @@ from torch import nn
 from membench.engine.execution import Execution
 from membench.engine.general import GeneralTrainer
 from membench.engine.trainer import Trainer
-from membench.errors import NotApplicable, UsageError
+from membench.errors import Impossible, NotApplicable
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
 from membench.measure.size import float_type
@@ -77,7 +77,7 @@ class Workbench:
                 return trainer
             except NotApplicable as reason:
                 if self.execution.kernel == "on":
-                    raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
+                    raise Impossible(f"--kernel on: {self.architecture.name}: {reason}") from None
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
         self.paths.add("general")

@@ -15,12 +15,14 @@ from typing import Any
 
 import pluggy
 
-from membench.errors import PluginError, UsageError, unknown
+from membench.errors import PluginError, UsageError, in_words, unknown
 from membench.interface import hookspecs
 from membench.interface.bound import Bound
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
+from membench.interface.process_state import process_state_kept
+from membench.printing import Told
 
 GROUP = "membench"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
@@ -52,6 +54,7 @@ class Selection:
     blocked: tuple[str, ...] = ()
     strict: bool = False  # raise instead of noting a failure
     built_in_only: bool = False  # import nothing of anybody else's: for a process that must not be tampered with
+    needed: tuple[tuple[str, str], ...] | None = None  # names and distributions; None: all that is admitted
 
     @classmethod
     def from_environment(cls, files: Sequence[str] = (), blocked: Sequence[str] = ()) -> Selection:
@@ -103,6 +106,20 @@ class Registry:
     @property
     def bounds(self) -> list[Bound]:
         return [item for plugin in self.plugins for item in plugin.bounds]
+
+    def needed_for(self, architecture: str, task: str) -> Selection:
+        """The plugins of one architecture and task, and those with a bound on it: what a worker has to import.
+
+        What others patch or set when they are imported is then no part of its trial.
+        """
+        rows = [
+            (plugin.name, plugin.distribution)
+            for plugin in self.plugins
+            if any(item.name == architecture for item in plugin.architectures)
+            or any(item.name == task for item in plugin.tasks)
+            or any(bound.architecture in (None, architecture) for bound in plugin.bounds)
+        ]
+        return replace(self.selection, needed=tuple(sorted(rows)))
 
     def architecture(self, name: str) -> Architecture[Any]:
         """By its name, or a class in a file as path.py:Class."""
@@ -176,8 +193,11 @@ class Registry:
             return replace(row, status="blocked", reason="not among MEMBENCH_PLUGINS")
         if self.selection.built_in_only and row.distribution != BUILT_IN:
             return replace(row, status="blocked", reason="only built-ins are imported here")
+        if self.selection.needed is not None and (row.name, row.distribution) not in self.selection.needed:
+            return replace(row, status="blocked", reason="no trial here needs it")
         try:
-            with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
+            # a plugin that prints must not end up in somebody's --json, nor one that changes folders move everybody
+            with process_state_kept(), redirect_stdout(Told()):
                 module = load()
                 found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
             architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)
@@ -187,7 +207,7 @@ class Registry:
         except BaseException as error:  # a plugin may even call sys.exit
             if self.selection.strict or (target and isinstance(error, UsageError)):
                 raise
-            return replace(row, status="failed", reason=f"{type(error).__name__}: {_one_line(error)}")
+            return replace(row, status="failed", reason=in_words(error))
 
     def _settle_duplicates(self) -> None:
         """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
@@ -295,6 +315,3 @@ def _import_file(path: Path, origin: Origin) -> object:
 def _both(plugins: Sequence[Plugin]) -> str:
     return " and ".join(f"{plugin.name} ({plugin.origin})" for plugin in plugins)
 
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

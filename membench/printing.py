@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,18 +46,3 @@ def cell(value: Any) -> Any:
         return value
     text = printable(value)
     return f"'{text}" if value.startswith(_FORMULA) else text
-
-
-class Told(io.TextIOBase):
-    """Standard output in place of the real one: goes to standard error, harmless, and its end is kept."""
-
-    def __init__(self, kept: int = 0) -> None:
-        self.kept, self.tail = kept, ""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        sys.stderr.write(printable_lines(text))
-        self.tail = (self.tail + text)[-self.kept :] if self.kept else ""
-        return len(text)

@@ -38,7 +38,7 @@ class Execution:
         if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
             raise UsageError(f"timeout {self.timeout:g}: give a number of seconds above 0")
         if self.memory is not None and self.memory < MIN_MEMORY:
-            raise UsageError(f"memory {self.memory:,} bytes: give at least 512M, because torch alone takes half of that")
+            raise UsageError(f"memory {self.memory:,} bytes: give at least 512M, torch alone takes half of that")
         if self.executor == "inline" and (self.timeout or self.memory):
             raise UsageError("timeout and memory limit worker processes, and the executor 'inline' has none")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import io
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import redirect_stdout
@@ -14,7 +16,22 @@ from membench.execute.job import KEPT_OUTPUT, Job
 from membench.execute.worker import run_job, run_probe
 from membench.interface.process_state import process_state_kept
 from membench.interface.registry import Registry
-from membench.printing import Told
+from membench.printing import printable_lines
+
+
+class Told(io.TextIOBase):
+    """Standard output of a model: goes to standard error, harmless, and its end is kept."""
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        sys.stderr.write(printable_lines(text))
+        self.tail = (self.tail + text)[-KEPT_OUTPUT:]
+        return len(text)
 
 
 @dataclass(frozen=True)
@@ -28,7 +45,7 @@ class Inline:
 
         while jobs:
             job = jobs.popleft()
-            told = Told(KEPT_OUTPUT)
+            told = Told()
             reason = "it left no record"
             messages: list[Message] = []
             try:

@@ -156,10 +156,11 @@ class _Crew:
         """What the workers say next; those that went beyond a limit are ended."""
         sources = {source: worker for worker in self.workers for source in worker.sources()}
         ready = wait(list(sources), self.limits.patience)
-        for worker in {sources[source]: None for source in ready}:  # type: ignore[index]
+        for worker in {sources[source]: None for source in ready}:
             worker.drain()
             yield from self._next_message(worker)
-        memory = memory_of({worker.pid for worker in self.workers}) if self.limits.memory else {}
+        leaders = {worker.pid for worker in self.workers}
+        memory = memory_of(leaders, self.limits.memory) if self.limits.memory else {}
         for worker in list(self.workers):
             if reason := self.limits.exceeded(worker.job, worker.started, memory.get(worker.pid, 0)):
                 yield self._ended(worker, reason)

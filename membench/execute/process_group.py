@@ -43,26 +43,43 @@ def kill(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def memory_of(leaders: set[int]) -> dict[int, int]:
-    """Bytes of memory that each group holds, by its leader; groups that are not there hold none."""
-    held = dict.fromkeys(leaders, 0)
-    for group, size in _linux() if sys.platform == "linux" else _by_ps():
-        if group in held:
-            held[group] += size
-    return held
+def memory_of(leaders: set[int], enough: int = 0) -> dict[int, int]:
+    """Bytes of memory that each group holds, by its leader; groups that are not there hold none.
+
+    What processes share counts once for each of them, unless that makes more than `enough`: then it is looked at
+    more closely, which takes longer.
+    """
+    groups: dict[int, list[tuple[int, int]]] = {leader: [] for leader in leaders}
+    for group, process, size in _linux() if sys.platform == "linux" else _by_ps():
+        if group in groups:
+            groups[group].append((process, size))
+    held = {leader: sum(size for _, size in members) for leader, members in groups.items()}
+    return {
+        leader: sum(_own_part(process, size) for process, size in groups[leader]) if held[leader] > enough else total
+        for leader, total in held.items()
+    }
 
 
-def _linux() -> list[tuple[int, int]]:
-    """Group and resident bytes of every process."""
+def _linux() -> list[tuple[int, int, int]]:
+    """Group, id and resident bytes of every process."""
     found = []
     for process in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
             fields = process.read_bytes().rpartition(b")")[2].split()
-            found.append((int(fields[2]), int(fields[21]) * PAGE))
+            found.append((int(fields[2]), int(process.parent.name), int(fields[21]) * PAGE))
     return found
 
 
-def _by_ps() -> list[tuple[int, int]]:
-    lines = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, check=False).stdout
-    pairs = (line.split() for line in lines.splitlines())
-    return [(int(pair[0]), int(pair[1]) * 1024) for pair in pairs if len(pair) == 2]
+def _by_ps() -> list[tuple[int, int, int]]:
+    lines = subprocess.run(["ps", "-A", "-o", "pgid=,pid=,rss="], capture_output=True, text=True, check=False).stdout
+    rows = (line.split() for line in lines.splitlines())
+    return [(int(row[0]), int(row[1]), int(row[2]) * 1024) for row in rows if len(row) == 3]
+
+
+def _own_part(process: int, resident: int) -> int:
+    """Resident bytes, with what is shared divided among those that share it; on Linux only."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text("ascii").splitlines()
+    except OSError:
+        return resident
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), resident)

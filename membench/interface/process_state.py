@@ -84,7 +84,8 @@ def _torch() -> Callable[[], None]:
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch, "set_grad_enabled"):  # its import failed halfway
             return
-        settings = before or {"dtype": torch.float32, "grad": True, "deterministic": (False, False), "matmul": "highest"}
+        fresh = {"dtype": torch.float32, "grad": True, "deterministic": (False, False), "matmul": "highest"}
+        settings = before or fresh
         torch.set_default_dtype(settings["dtype"])
         torch.set_grad_enabled(settings["grad"])
         deterministic, warn_only = settings["deterministic"]

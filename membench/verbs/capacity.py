@@ -59,7 +59,8 @@ def capacity(
     """
     registry = load_registry(plugins, block)
     execution = execution_of(
-        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout, memory=memory
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
     )  # fmt: skip
     request = Request(
         models=[model_of(model, registry)],

@@ -52,7 +52,8 @@ def reproduce(
         raise UsageError(f"name one experiment at a time; there are: {', '.join(experiments.names())}")
     registry = load_registry(plugins, block)
     execution = execution_of(
-        (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout, memory=memory
+        (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
     )  # fmt: skip
     (planned,) = prepare(
         registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds, metric=metric,

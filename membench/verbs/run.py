@@ -69,7 +69,8 @@ def run(
     """
     registry = load_registry(plugins, block)
     execution = execution_of(
-        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout, memory=memory
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
     )  # fmt: skip
     request = Request(
         models=models_of(model, registry),
@@ -112,7 +113,7 @@ def carry_out(planned: Run, *, show: bool = True) -> Results:
 
 
 def _warn_of_the_impossible(records: Sequence[Record]) -> None:
-    """A model that does better than is possible knows something that is not in its weights."""
+    """A model that does better than is possible knows something that is not in its weights, or the bound is wrong."""
     broken = [
         sentence
         for record in records

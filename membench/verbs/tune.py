@@ -79,7 +79,8 @@ def tune(
     """
     registry = load_registry(plugins, block)
     execution = execution_of(
-        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout, memory=memory
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
     )  # fmt: skip
     request = Request(
         models=models_of(model, registry),

@@ -99,28 +99,44 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and turn every ending into an exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler that ends a job gets the same care as Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # a scheduler that ends a job gets the same care as Ctrl-C
+        signal.signal(number, _interrupt)
     try:
-        code = cli.main(prog_name="membench", standalone_mode=False)
+        code = _run()
+    except BaseException as error:
+        if not _interruptions or isinstance(error, SystemExit):
+            raise
+        code = _interrupted()  # an import that is interrupted may end in any error
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: there is nothing left to interrupt
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run() -> object:
+    try:
+        return cli.main(prog_name="membench", standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except MembenchError as error:
         for line in str(error).splitlines():
             click.echo(f"membench: {printable(line)}", err=True)
-        code = error.exit_code
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("membench: interrupted; finished trials are kept; rerun the command to continue", err=True)
-        code = 130
+        return _interrupted()
     except _ReaderLeft:
         _close_stdout()
-        code = 0
+        return 0
     except OSError as error:  # a disk that is full, a file that cannot be read: nobody's regression
         where = f"'{error.filename}': " if error.filename else ""
         click.echo(f"membench: {printable(f'{where}{error.strerror or error}')}", err=True)
         _close_stdout()
-        code = 3
-    sys.exit(code if isinstance(code, int) else 0)
+        return 3
+
+
+def _interrupted() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+    click.echo("membench: interrupted; finished trials are kept; rerun the command to continue", err=True)
+    return 130
 
 
 def _close_stdout() -> None:
@@ -128,7 +144,11 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_interruptions: list[int] = []  # signals that asked us to end
+
+
 def _interrupt(number: int, frame: Any) -> None:
+    _interruptions.append(number)
     raise KeyboardInterrupt
 
 

@@ -18,6 +18,10 @@ class UsageError(MembenchError):
     """A name, option, value or path that cannot be used."""
 
 
+class Impossible(UsageError):
+    """What was asked for cannot be done here, whatever the trial: no device of that name. Ends the whole run."""
+
+
 class PluginError(MembenchError):
     """A plugin that was asked for did not load, or trials failed."""
 
@@ -33,4 +37,13 @@ def unknown(kind: str, name: str, known: Iterable[str], listing: str) -> UsageEr
     names = {one.lower(): one for one in sorted(known)}
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean '{names[near[0]]}'? " if near else ""
-    return UsageError(f"unknown {kind} '{name}'; {hint}{listing}")
+    return UsageError(f"unknown {kind} '{name[:100]}'; {hint}{listing}")
+
+
+def in_words(error: BaseException, most: int = 300) -> str:
+    """An error of a plugin on one line: its kind and its text, which may fail to make itself."""
+    try:
+        text = " ".join(str(error).split())[:most]
+    except Exception:
+        text = "its text cannot be shown"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from membench.engine.execution import DEVICES, SWITCH, Execution
+from membench.engine.execution import DEVICES, SWITCH, Execution, parse_memory
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
 from membench.execute.executor import EXECUTORS
@@ -50,6 +50,10 @@ def parse_seeds(context: click.Context, parameter: click.Parameter, text: str | 
 def _seed_range(text: str) -> range:
     first, _, last = text.partition(":")
     return range(int(first), int(last or first) + 1)
+
+
+def _memory(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else parse_memory(text)
 
 
 def _names(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,6 +107,10 @@ _execution_options = _all(
     click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one per core."),
     click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
                  help="local: worker processes; inline: this process (for debugging)."),
+    click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                 help="Stop a trial that takes longer; it counts as failed."),
+    click.option("--memory", callback=_memory, metavar="SIZE",
+                 help="Stop a worker process that holds more, such as 2G; its trials count as failed."),
 )  # fmt: skip
 
 
@@ -126,14 +134,14 @@ def _with_request(command: F) -> F:
 
 
 def execution_options(command: F) -> F:
-    """--device, --kernel, --compile, --jobs and --executor, handed over as one `execution`."""
+    """--device, --kernel, --compile, --jobs, --executor, --timeout and --memory, handed over as one `execution`."""
+    names = ("device", "kernel", "compiling", "jobs", "executor", "timeout", "memory")
 
     @_execution_options
     @functools.wraps(command)
-    def wrapped(
-        *arguments: Any, device: str, kernel: str, compiling: str, jobs: int | None, executor: str, **more: Any
-    ) -> Any:
-        return command(*arguments, execution=Execution(device, kernel, compiling, jobs=jobs, executor=executor), **more)
+    def wrapped(*arguments: Any, **given: Any) -> Any:
+        execution = Execution(**{name: given.pop(name) for name in names})
+        return command(*arguments, execution=execution, **given)
 
     return wrapped  # type: ignore[return-value]
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from membench.regress.compare import Comparisons
     from membench.results import Results
 
+SHOWN_NOTES = 8  # on a screen; --json has all
+ROUTINE = ("compiled",)  # notes that a record needs and nobody else
+
 
 def print_json(value: Any) -> None:
     click.echo(as_json(value))
@@ -67,7 +70,7 @@ def show_results(results: Results, as_json: bool, more: Mapping[str, Any] | None
     found = len(results) - ran
     if as_json:
         shown = {"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found}
-        print_json({**(more or {}), **shown})
+        print_json({**(more or {}), **shown, "failed": _failures(results), "notes": _notes(results)})
         return
     out = console()
     for board in boards(rows, rank=False, width=out.width):
@@ -75,7 +78,41 @@ def show_results(results: Results, as_json: bool, more: Mapping[str, Any] | None
     parts = {f"{record.task['name']}/{record.architecture['name']}" for record in results.records}
     folders = ", ".join(f"{results.folder}/{part}" for part in sorted(parts))
     out.print(f"{ran} new, {found} found as records in {escape(folders)}", soft_wrap=True)
+    for note in _notes(results)[:SHOWN_NOTES]:
+        out.print(f"note: {note}", soft_wrap=True, markup=False)
     out.print(f"Next: membench leaderboard {results.folder}", style="dim", soft_wrap=True, markup=False)
+
+
+def _failures(results: Results) -> list[dict[str, Any]]:
+    """Which trials failed, and why."""
+    from membench.plan.trial import Point
+    from membench.records.store import Store
+
+    return [
+        {
+            "model": record.architecture["name"],
+            "config": record.architecture["config"],
+            "task": record.task["name"],
+            "seed": record.seed,
+            "error": record.error,
+            "record": str(Store(Path(results.folder or "")).place(Point.of(record), record.seed)),
+        }
+        for record in results.failed
+    ]
+
+
+def _notes(results: Results) -> list[str]:
+    """What a reader of the numbers should know, once for all trials of a model with a note of one kind."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in results.records:
+        for note in record.trace.get("notes", ()):
+            if note not in ROUTINE:
+                where = f"{record.architecture['name']} on {record.task['name']}"
+                found.setdefault((where, str(note).partition(":")[0]), []).append(str(note))
+    return [
+        f"{where}: {notes[0]}{f' ({len(notes)} trials)' if len(notes) > 1 else ''}"
+        for (where, _), notes in found.items()
+    ]
 
 
 def announce(planned: Run, as_json: bool) -> None:

@@ -20,7 +20,8 @@ from membench.verbs.submit import submit as gather
 def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json: bool) -> None:
     """Gather records and their weights for a pull request.
 
-    Copies the complete records in FOLDERS (./results by default), with their weights and a summary.
+    Copies the complete records in FOLDERS (./results by default), with their weights, a summary, and the plugin files
+    that they were made with, which nobody else has.
 
     \b
     membench run --model aot --task bigram --keep-weights
@@ -30,8 +31,9 @@ def submit(folders: tuple[Path, ...], out: Path, without_weights: bool, as_json:
     made = gather(folders, out, without_weights=without_weights)
     if as_json:
         counts = {"records": made.records, "with_weights": made.with_weights}
-        print_json({"folder": str(made.folder), "new": made.new, **counts})
+        print_json({"folder": str(made.folder), "new": made.new, **counts, "plugins": list(made.plugins)})
         return
     words = "are now" if made.new else "were already"
     click.echo(f"{made.records} records, {made.with_weights} with weights, {words} in {made.folder}")
-    click.echo(f"Next: membench verify {made.folder}")
+    brought = "".join(f" --plugin {target}" for target in made.plugins)
+    click.echo(f"Next: membench verify {made.folder}{brought}")

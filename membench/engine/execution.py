@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from dataclasses import dataclass
 
 from membench.errors import UsageError
 
 DEVICES = ("cpu", "cuda", "mps")
 SWITCH = ("auto", "on", "off")
+MIN_MEMORY = 512 << 20
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Execution:
     keep_weights: bool = False  # beside the records
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
     executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
+    timeout: float | None = None  # seconds for each trial
+    memory: int | None = None  # bytes that a worker process and its children may hold
 
     def __post_init__(self) -> None:
         kind, colon, number = self.device.partition(":")
@@ -32,6 +38,12 @@ class Execution:
         _require("compile", self.compiling, SWITCH)
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"jobs={self.jobs}: a whole number of at least 1 is needed")
+        if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
+            raise UsageError(f"timeout {self.timeout:g}: give a number of seconds above 0")
+        if self.memory is not None and self.memory < MIN_MEMORY:
+            raise UsageError(f"memory {self.memory:,} bytes: give at least 512M, torch alone takes half of that")
+        if self.executor == "inline" and (self.timeout or self.memory):
+            raise UsageError("timeout and memory limit worker processes, and the executor 'inline' has none")
 
     @property
     def workers(self) -> int:
@@ -40,6 +52,14 @@ class Execution:
         if self.jobs:
             return self.jobs
         return available_cores() if self.device == "cpu" else 1
+
+
+def parse_memory(text: str) -> int:
+    """A number of bytes: 2G, 1.5GB, 800M or 2147483648."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise UsageError(f"memory '{text}': give a size such as 2G or 800M")
+    return int(float(found[1]) * (1 << _UNITS[found[2].upper()]))
 
 
 def _require(name: str, value: str, valid: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from membench.engine.execution import Execution
 from membench.engine.general import GeneralTrainer
 from membench.engine.randomness import drawn_from
 from membench.engine.trainer import Trainer
-from membench.errors import NotApplicable, UsageError
+from membench.errors import Impossible, NotApplicable
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts, Shape, draw_facts, weight_seed
 from membench.measure.frozen import MAX_ROWS, check_frozen
@@ -85,7 +85,7 @@ class Workbench:
                 return trainer
             except NotApplicable as reason:
                 if self.execution.kernel == "on":
-                    raise UsageError(f"--kernel on: {self.architecture.name}: {reason}") from None
+                    raise Impossible(f"--kernel on: {self.architecture.name}: {reason}") from None
                 if self.architecture.kernel:
                     self.note(f"general path: {reason}")
         self.paths.add("general")

@@ -35,6 +35,8 @@ class Ended:
 
     job: Job
     reason: str = ""
+    output: str = ""  # the end of what was printed
+    died: bool = False  # without a word, so that another try may go better
 
 
 Message = Measured | Probed | Ended
@@ -48,14 +50,15 @@ class Executor(Protocol):
         """Take jobs from the left until there are none and none is running.
 
         The caller adds jobs while it reads: what waits for probes. Closing the generator ends all
-        that still runs. A job that dies costs its own trials; a MembenchError stops everything.
+        that still runs. A job that dies costs its own trials; Impossible stops everything.
         """
 
 
 def _local(execution: Execution, registry: Registry) -> Executor:
+    from membench.execute.limits import Limits
     from membench.execute.local import Local
 
-    return Local(execution.workers)
+    return Local(execution.workers, Limits(execution.timeout, execution.memory))
 
 
 def _inline(execution: Execution, registry: Registry) -> Executor:

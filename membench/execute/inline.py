@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import functools
+import io
 import sys
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 
+from membench.errors import Impossible, in_words
 from membench.execute.executor import Ended, Measured, Message, Probed, Report
-from membench.execute.job import Job
+from membench.execute.job import KEPT_OUTPUT, Job
 from membench.execute.worker import run_job, run_probe
+from membench.interface.process_state import process_state_kept
 from membench.interface.registry import Registry
+from membench.printing import printable_lines
+
+
+class Told(io.TextIOBase):
+    """Standard output of a model: goes to standard error, harmless, and its end is kept."""
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        sys.stderr.write(printable_lines(text))
+        self.tail = (self.tail + text)[-KEPT_OUTPUT:]
+        return len(text)
 
 
 @dataclass(frozen=True)
@@ -22,28 +41,28 @@ class Inline:
     registry: Registry
 
     def submit(self, jobs: deque[Job], report: Report) -> Generator[Message, None, None]:
+        import torch  # noqa: F401  # before its settings are noted
+
         while jobs:
             job = jobs.popleft()
-            with _as_in_a_worker():
-                messages = self._run(job, report)
+            told = Told()
+            reason = "it left no record"
+            messages: list[Message] = []
+            try:
+                # what a model prints goes to standard error, and what it sets for all is taken back
+                with process_state_kept(), redirect_stdout(told):
+                    messages.extend(self._run(job, report, told))
+            except (Impossible, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # the plugin cannot be found, or worse
+                reason = in_words(error)
             yield from messages
-            yield Ended(job)
+            yield Ended(job, reason, told.tail)
 
-    def _run(self, job: Job, report: Report) -> list[Message]:
-        told = functools.partial(report, job)
+    def _run(self, job: Job, report: Report, told: Told) -> Iterator[Message]:
+        telling = functools.partial(report, job)
         if not job.seeds:
-            return [Probed(job, run_probe(job, self.registry, told))]
-        return [Measured(job, result) for result in run_job(job, self.registry, told)]
-
-
-@contextmanager
-def _as_in_a_worker() -> Iterator[None]:
-    """What a model prints goes to standard error, and torch gets its threads back that a job takes from it."""
-    import torch
-
-    threads = torch.get_num_threads()
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        torch.set_num_threads(threads)
+            yield Probed(job, run_probe(job, self.registry, telling))
+            return
+        for result in run_job(job, self.registry, telling):
+            yield Measured(job, result.printing(told.tail))

@@ -24,6 +24,7 @@ class Job:
     threads: int = 1
     probed: str | None = None  # scores of all probes, as JSON
     part: int = 0  # for a job without seeds: which of the protocol's probes it is
+    attempt: int = 1
 
 
 class Result(NamedTuple):
@@ -32,7 +33,14 @@ class Result(NamedTuple):
     record: Record
     weights: bytes | None = None
 
+    def printing(self, output: str) -> Result:
+        """The same with what was printed on the way in its trace."""
+        if not output:
+            return self
+        return self._replace(record=replace(self.record, trace={**self.record.trace, "output": output}))
 
+
+KEPT_OUTPUT = 4000  # letters of what a job printed, the last ones
 REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not depend on the number of cores
 
 

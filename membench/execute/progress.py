@@ -1,4 +1,4 @@
-"""Progress with the time that is left: a bar on a terminal, a line in a notebook, and elsewhere only what failed."""
+"""Progress with the time that is left: a bar on a terminal, a line in a notebook, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from membench.records.record import Record
 
 NOTEBOOK_SECONDS = 0.2  # between two updates, each of which is a message to the browser
+LOG_SECONDS = 10.0  # between two lines where they stay
+SHOWN_LINES = 3  # of what a failed trial printed; its record has more
 
 
 class Bar:
-    """Shows nothing but what failed: for a pipe or a log."""
+    """For a pipe or a log: a plain line now and then, so that a long run does not look like a dead one."""
 
     def __init__(self, label: str = "") -> None:
         self.label, self.words, self.fraction = label, "", 0.0
+        self.started = self.shown = time.monotonic()
 
     def update(self, fraction: float, label: str | None = None, words: str = "") -> None:
         """The fraction that is done; what is shown before and after it."""
@@ -33,17 +36,29 @@ class Bar:
         self.show()
 
     def show(self) -> None:
-        pass
+        if time.monotonic() - self.shown >= LOG_SECONDS:
+            self.shown = time.monotonic()
+            self.say(f"membench: {self.line()}")
+
+    def line(self) -> str:
+        """Everything that there is to see, as plain text."""
+        seconds = time.monotonic() - self.started
+        left = f", at most {_duration(seconds / self.fraction - seconds)} left" if self.fraction > 0 else ""
+        words = f", {self.words}" if self.words else ""
+        return f"{self.label}, {self.fraction:.0%}, {_duration(seconds)}{left}{words}"
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        print(printable_lines(text), file=sys.stderr)
+        print(printable_lines(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
 
 
 class _SilentBar(Bar):
+    def show(self) -> None:
+        pass
+
     def say(self, text: str) -> None:
         pass
 
@@ -92,7 +107,7 @@ class _TerminalBar(Bar):
         self.progress.update(self.task, completed=self.fraction, description=self.label, words=self.words)
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(printable_lines(text), markup=False, soft_wrap=True)
 
     def close(self) -> None:
         self.progress.stop()
@@ -103,7 +118,7 @@ class _NotebookBar(Bar):
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self.started, self.shown = time.monotonic(), 0.0
+        self.shown = 0.0
         display: Any = import_module("IPython.display").display  # no dependency of ours: who is in a notebook has it
         self.handle = display(self._content(), raw=True, display_id=True)
 
@@ -117,10 +132,7 @@ class _NotebookBar(Bar):
         self.handle.update({"text/plain": text, "text/html": html.escape(text)}, raw=True)
 
     def _content(self) -> dict[str, str]:
-        seconds = time.monotonic() - self.started
-        left = f", at most {_duration(seconds / self.fraction - seconds)} left" if self.fraction > 0 else ""
-        words = f", {self.words}" if self.words else ""
-        text = f"{self.label}, {self.fraction:.0%}, {_duration(seconds)}{left}{words}"
+        text = self.line()
         shape = f'<progress value="{self.fraction:.4f}" max="1"></progress> '
         return {"text/plain": text, "text/html": shape + html.escape(text)}
 
@@ -142,6 +154,8 @@ def watching(pending: int, show: bool = True, what: str = "trials") -> Iterator[
             shown.update(shown.fraction, f"{done}/{pending} {what}", shown.words)
             if not record.complete:
                 shown.say(f"failed: {trial.describe()}, seed {trial.seed}: {record.error}")
+                for line in str(record.trace.get("output", "")).strip().splitlines()[-SHOWN_LINES:]:
+                    shown.say(f"    it printed: {line[:200]}")
 
         shown.update(0.0, words="starting torch")
         yield Watcher(progress=lambda fraction, text: shown.update(fraction, words=text), finished=finished)

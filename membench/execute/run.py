@@ -13,6 +13,7 @@ from membench.execute.driver import execute
 from membench.execute.progress import watching
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
+from membench.plan.memory import check_memory
 from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
@@ -42,6 +43,9 @@ class Run:
         """Finished trials are found again, unless they are to be overwritten or lack what is asked for now."""
         if execution.floor:
             require_bottleneck(trial.architecture for trial in trials)
+        if execution.memory:
+            for trial in {trial.point: trial for trial in trials}.values():
+                check_memory(trial.task, trial.task_config, execution.memory)
         pending = [trial for trial in trials if overwrite or not _is_done(store, trial, execution)]
         return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store))
 

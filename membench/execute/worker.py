@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
 
 from membench.engine.execution import Execution
-from membench.errors import MembenchError, NotApplicable, UsageError
+from membench.errors import Impossible, MembenchError, NotApplicable, in_words
 from membench.execute.job import Job, Result
+from membench.execute.process_group import end_with
 from membench.interface.bound import Setting
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts
@@ -29,12 +33,24 @@ from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
 from membench.theory.limits import missed_guarantee
 
+GRACE = 10.0  # seconds between the last word of a worker and its end, if nobody ends it
 
-def serve(job: Job, connection: Connection) -> None:
-    """Entry point of the process. Talks in JSON, so that nothing a plugin does can reach the parent but text."""
+
+def serve(job: Job, connection: Connection, output: Connection, lifeline: Connection) -> None:
+    """Entry point of the process. Talks in JSON, so that nothing a plugin does can reach the parent but text.
+
+    What is printed goes to `output`; when `lifeline` closes, because the parent has gone, this process ends.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
-    os.dup2(2, 1)  # a plugin that prints must not end up in somebody's --json
+    end_with(lifeline)
+    for number in (1, 2):
+        os.dup2(output.fileno(), number)
+    # a line at a time, so that nothing is lost when the process dies
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    faulthandler.enable()  # so that a crash in native code says where it was
     talk = _Talk(connection)
+    talk.say(kind="started")
     try:
         registry = Registry(job.selection)
         if job.seeds:
@@ -44,9 +60,13 @@ def serve(job: Job, connection: Connection) -> None:
                     talk.send(content)
         else:
             talk.say(kind="probe", scores=run_probe(job, registry, talk.progress))
-    except MembenchError as error:
-        talk.say(kind="error", text=str(error), exit_code=error.exit_code)
-    connection.close()
+    except Impossible as error:
+        talk.say(kind="impossible", text=str(error))
+    except BaseException as error:  # the plugin did not load here, or worse
+        talk.say(kind="failed", text=str(error) if isinstance(error, MembenchError) else in_words(error))
+    talk.say(kind="done")
+    time.sleep(GRACE)  # the parent ends us here, with all that a plugin has left behind
+    os._exit(0)  # without waiting for anybody's threads
 
 
 class _Talk:
@@ -54,13 +74,16 @@ class _Talk:
         self.connection, self.last = connection, 0.0
 
     def say(self, **message: Any) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # a plugin may have closed it
+                stream.flush()
         self.send(json.dumps(message).encode())
 
     def send(self, content: bytes) -> None:
         try:
             self.connection.send_bytes(content)
-        except BrokenPipeError:
-            os._exit(1)  # the parent was interrupted and has gone: there is nobody to work for
+        except OSError:
+            os._exit(1)  # there is nobody to work for, or a plugin has closed what we talk through
 
     def progress(self, fraction: float, text: str) -> None:
         if time.monotonic() - self.last > 0.1:
@@ -80,29 +103,38 @@ def run_probe(job: Job, registry: Registry, report: Report = _silent) -> list[fl
     try:
         runner = _JobRunner(job, registry, report)
         return runner.protocol.probe(runner.workbench, runner.protocol_config, job.part)
-    except MembenchError:
+    except (Impossible, KeyboardInterrupt):
         raise
-    except Exception:
+    except BaseException:  # a plugin may even call sys.exit
         return None
 
 
-def run_job(job: Job, registry: Registry, report: Report = _silent) -> list[Result]:
-    """What all seeds of the job left. When a group fails as a whole, each seed gets its own try."""
-    runner = _JobRunner(job, registry, report)
+def run_job(job: Job, registry: Registry, report: Report = _silent, notes: Sequence[str] = ()) -> Iterator[Result]:
+    """What all seeds of the job left, one after the other. When a group fails as a whole, each seed gets its own try.
+
+    Raises what the plugin raises if it cannot be found here at all.
+    """
+    runner = _JobRunner(job, registry, report, notes)
     try:
-        return runner.results(job.seeds)
-    except MembenchError:
+        outcomes = runner.find_weights(job.seeds)
+    except (Impossible, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         if len(job.seeds) == 1:
-            return [Result(runner.failure(job.seeds[0], error))]
-    return [result for seed in job.seeds for result in run_job(replace(job, seeds=(seed,)), registry, report)]
+            yield Result(runner.failure(job.seeds[0], error))
+            return
+        notes = [f"trained apart from the other seeds: together they failed: {in_words(error)}"]
+        outcomes = []
+    for outcome in outcomes:
+        yield runner.result(outcome, len(job.seeds))
+    for seed in () if outcomes else job.seeds:
+        yield from run_job(replace(job, seeds=(seed,)), registry, report, notes)
 
 
 class _JobRunner:
     """A job with its names looked up."""
 
-    def __init__(self, job: Job, registry: Registry, report: Report) -> None:
+    def __init__(self, job: Job, registry: Registry, report: Report, notes: Sequence[str] = ()) -> None:
         import torch
 
         from membench.engine.workbench import Workbench
@@ -119,21 +151,26 @@ class _JobRunner:
             execution=_check_device(job.execution),
             probed=json.loads(job.probed) if job.probed else None,
             report=report,
+            notes=list(notes),
         )
         self.started, self.clock = datetime.now(UTC), time.perf_counter()
 
-    def results(self, seeds: Sequence[int]) -> list[Result]:
-        outcomes = self.protocol.find_weights(self.workbench, self.protocol_config, seeds)
-        return [self._result(outcome, len(seeds)) for outcome in outcomes]
+    def find_weights(self, seeds: Sequence[int]) -> list[Any]:
+        bench = self.workbench
+        if bench.architecture.check:
+            bench.architecture.check(bench.shape, bench.config)
+        return list(self.protocol.find_weights(bench, self.protocol_config, seeds))
 
-    def _result(self, outcome: Any, replicas: int) -> Result:
+    def result(self, outcome: Any, replicas: int) -> Result:
         """One seed whose weights make no sense must not cost the others their training."""
         try:
             state = {name: value.clone() for name, value in outcome.module.state_dict().items()}  # before any question
             other = outcome.least_loss.state_dict() if outcome.least_loss is not None else None
             content = weights.to_bytes(state, other) if self.job.execution.keep_weights else None
             return Result(self._record(outcome, replicas, state, content), content)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return Result(self.failure(outcome.seed, error))
 
     def _record(self, outcome: Any, replicas: int, state: dict[str, Any], content: bytes | None) -> Record:
@@ -171,6 +208,7 @@ class _JobRunner:
             metrics |= {name: other[name] for name in LEAST_LOSS}
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
+        self._check_embeddings(state)
         setting = Setting(bench.architecture.name, bench.config, outcome.facts, size.parameters, float_bits(state))
         bounds = [asdict(value) for value in evaluate_bounds(self.registry.bounds, setting)]
         missed = missed_guarantee(metrics, bounds)
@@ -194,6 +232,17 @@ class _JobRunner:
             return count(self.workbench.shape, self.workbench.config) if count else None
         except NotApplicable:
             return None
+        except (Exception, SystemExit) as error:
+            self.workbench.note(f"identifiable failed: {in_words(error)}")
+            return None
+
+    def _check_embeddings(self, state: Mapping[str, Any]) -> None:
+        for prefix in self.workbench.architecture.embeddings:
+            if not any(name.startswith(prefix) for name in state):
+                self.workbench.note(
+                    f"embeddings: no parameter begins with '{prefix}', so that it is left out of no count; "
+                    f"there are: {', '.join(state)[:200]}"
+                )
 
     def _over_the_floor(self, facts: Facts, kl: float) -> tuple[float, dict[str, Any]]:
         """Divergence beyond the best rank-d logits that are known, this model's own among them."""
@@ -206,14 +255,15 @@ class _JobRunner:
         interval = interval.including(kl)
         return kl - interval.upper, asdict(interval)
 
-    def failure(self, seed: int, error: Exception) -> Record:
+    def failure(self, seed: int, error: BaseException) -> Record:
         """A trial that failed is a record too: it says why, and it is tried again next time."""
         where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(where.filename)}, line {where.lineno}"
         return self._base(
             seed,
             status="failed",
-            error=f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}, line {where.lineno})",
-            trace={"traceback": traceback.format_exception(error)[-12:]},
+            error=f"{in_words(error, 2000)} ({place})",
+            trace={"traceback": traceback.format_exception(error)[-12:], "notes": list(self.workbench.notes)},
             environment=describe_environment(self.job.execution.device, self.job.threads, ""),
             run=self._timing(1),
         )
@@ -272,5 +322,5 @@ def _check_device(execution: Execution) -> Execution:
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not present.get(device.partition(":")[0], False):
         there = ", ".join(name for name, is_there in present.items() if is_there)
-        raise UsageError(f"device '{device}' is not there; this machine has: {there}")
+        raise Impossible(f"device '{device}' is not there; this machine has: {there}")
     return execution

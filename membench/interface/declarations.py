@@ -70,4 +70,5 @@ class Task(Generic[C]):
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -T options
     shape: Callable[[C], Shape]
     sample: Callable[[C, np.random.Generator], Facts]
+    contexts: Callable[[C], int] | None = None  # how many it samples, so that what would not fit is refused at once
     origin: Origin = UNKNOWN  # set by the registry

@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass
 from types import UnionType
 from typing import Any, TypeVar
 
-from membench.errors import UsageError, unknown
+from membench.errors import UsageError, in_words, unknown
 
 C = TypeVar("C")
 AUTO = "auto"  # the text for "let the config work it out", where a field allows it
@@ -190,6 +190,8 @@ def _product(config: type[C], axes: Mapping[str, list[Any]], owner: str) -> list
             made.append(config(**dict(zip(axes, values, strict=True))))
         except ValueError as error:
             mistakes[f"{owner}: {error}"] = None
+        except (Exception, SystemExit) as error:  # whatever a plugin may raise
+            mistakes[f"{owner}: its config cannot be made: {in_words(error)}"] = None
     if mistakes:
         shown = list(mistakes)[:10]
         more = len(mistakes) - len(shown)

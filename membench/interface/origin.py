@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -61,9 +62,44 @@ def origin_of(distribution: Distribution | None, module: str) -> Origin:
 
 
 def origin_of_file(path: Path, target: str | None = None) -> Origin:
-    """Of a plugin file, or of a class in a file."""
+    """Of a plugin file, or of a class in a file; with the modules beside it that it imports."""
     name = f"{path}:{target}" if target else str(path)
-    return Origin(name, code_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    files = files_of(path)
+    digest = hashlib.sha256(path.read_bytes())
+    for file in files[1:]:
+        digest.update(f"{file.relative_to(path.parent).as_posix()}\0".encode() + file.read_bytes())
+    return Origin(name, code_sha256=digest.hexdigest())
+
+
+def files_of(path: Path) -> list[Path]:
+    """A plugin file and, after it, the modules beside it that it imports, directly or through each other."""
+    found, waiting = [path], [path]
+    while waiting:
+        for file in _imported_beside(waiting.pop(), path.parent):
+            if file not in found:
+                found.append(file)
+                waiting.append(file)
+    return [path, *sorted(found[1:])]
+
+
+def _imported_beside(path: Path, folder: Path) -> Iterator[Path]:
+    """Found by reading, not by running: some are only imported when a model is built."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it will say what is wrong
+        return
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+    for name in sorted(names):
+        top = folder / name.partition(".")[0]
+        if top.with_suffix(".py").is_file():
+            yield top.with_suffix(".py")
+        elif (top / "__init__.py").is_file():
+            yield from sorted(top.rglob("*.py"))
 
 
 def origin_of_object(target: Callable[..., Any]) -> Origin:

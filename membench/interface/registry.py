@@ -11,19 +11,27 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pluggy
 
-from membench.errors import PluginError, UsageError, unknown
+from membench.errors import PluginError, UsageError, in_words, unknown
 from membench.interface import hookspecs
-from membench.interface.bound import Bound
+from membench.interface.bound import Bound, Direction, Quantity
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
+from membench.interface.process_state import process_state_kept
 
 GROUP = "membench"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
+NAME_WORDS = "a name is at most 100 letters, digits, '.', '_' and '-'"
+CALLED = {  # fields that are functions, and whether they may be missing
+    Architecture: {"build": False, "check": True, "bottleneck": True, "identifiable": True, "kernel": True,
+                   "for_budget": True},
+    Task: {"shape": False, "sample": False, "contexts": True},
+    Bound: {"value": False},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Selection:
     blocked: tuple[str, ...] = ()
     strict: bool = False  # raise instead of noting a failure
     built_in_only: bool = False  # import nothing of anybody else's: for a process that must not be tampered with
+    needed: tuple[tuple[str, str], ...] | None = None  # names and distributions; None: all that is admitted
 
     @classmethod
     def from_environment(cls, files: Sequence[str] = (), blocked: Sequence[str] = ()) -> Selection:
@@ -103,6 +112,20 @@ class Registry:
     @property
     def bounds(self) -> list[Bound]:
         return [item for plugin in self.plugins for item in plugin.bounds]
+
+    def needed_for(self, architecture: str, task: str) -> Selection:
+        """The plugins of one architecture and task, and those with a bound on it: what a worker has to import.
+
+        What others patch or set when they are imported is then no part of its trial.
+        """
+        rows = [
+            (plugin.name, plugin.distribution)
+            for plugin in self.plugins
+            if any(item.name == architecture for item in plugin.architectures)
+            or any(item.name == task for item in plugin.tasks)
+            or any(bound.architecture in (None, architecture) for bound in plugin.bounds)
+        ]
+        return replace(self.selection, needed=tuple(sorted(rows)))
 
     def architecture(self, name: str) -> Architecture[Any]:
         """By its name, or a class in a file as path.py:Class."""
@@ -176,8 +199,11 @@ class Registry:
             return replace(row, status="blocked", reason="not among MEMBENCH_PLUGINS")
         if self.selection.built_in_only and row.distribution != BUILT_IN:
             return replace(row, status="blocked", reason="only built-ins are imported here")
+        if self.selection.needed is not None and (row.name, row.distribution) not in self.selection.needed:
+            return replace(row, status="blocked", reason="no trial here needs it")
         try:
-            with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
+            # a plugin that prints must not end up in somebody's --json, nor one that changes folders move everybody
+            with process_state_kept(), redirect_stdout(sys.stderr):
                 module = load()
                 found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
             architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)
@@ -187,7 +213,7 @@ class Registry:
         except BaseException as error:  # a plugin may even call sys.exit
             if self.selection.strict or (target and isinstance(error, UsageError)):
                 raise
-            return replace(row, status="failed", reason=f"{type(error).__name__}: {_one_line(error)}")
+            return replace(row, status="failed", reason=in_words(error))
 
     def _settle_duplicates(self) -> None:
         """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
@@ -241,14 +267,43 @@ def _checked(answers: Iterable[Iterable[Any]], kind: type, hook: str) -> tuple[A
 
 
 def _check_item(item: Any, hook: str) -> None:
+    """ValueError or TypeError for a declaration that would fail later, or be misunderstood."""
     if not isinstance(item.name, str) or not NAME.fullmatch(item.name):
-        raise ValueError(f"{hook} returned the name {item.name!r}; a name is letters, digits, '.', '_' and '-'")
+        raise ValueError(f"{hook} returned the name {_shown(item.name)}; {NAME_WORDS}")
+    kind = next(kind for kind in CALLED if isinstance(item, kind))
+    for name, optional in CALLED[kind].items():
+        value = getattr(item, name)
+        if not callable(value) and not (optional and value is None):
+            raise TypeError(f"{name} of '{item.name}' is {_shown(value)}, not a function")
     if isinstance(item, Bound):
+        _check_choice(item, "quantity", get_args(Quantity))
+        _check_choice(item, "direction", get_args(Direction))
         return
     config: Any = item.config
     if not is_dataclass(config) or not vars(config)["__dataclass_params__"].frozen:
         raise TypeError(f"the config of '{item.name}' must be a frozen dataclass")
     options_of(item.config)  # its fields have types that options can have
+    if type(item.version) is not int or item.version < 1:
+        raise ValueError(f"the version of '{item.name}' is {_shown(item.version)}; it is a whole number of at least 1")
+    if isinstance(item, Architecture):
+        _check_embeddings(item)
+
+
+def _check_choice(item: Any, field: str, valid: Sequence[str]) -> None:
+    value = getattr(item, field)
+    if value not in valid:
+        raise ValueError(f"the {field} of bound '{item.name}' is {_shown(value)}; it is one of {', '.join(valid)}")
+
+
+def _check_embeddings(item: Architecture[Any]) -> None:
+    given: Any = item.embeddings
+    if not isinstance(given, (tuple, list)) or not all(isinstance(one, str) and one for one in given):
+        raise TypeError(f"embeddings of '{item.name}' are {_shown(given)}; they are prefixes, such as ('embed.',)")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}.."
 
 
 def _distribution(entry: EntryPoint) -> str:
@@ -278,7 +333,10 @@ def _adapted(module: object, name: str) -> Architecture[Any]:
     if target is None:
         known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
         raise unknown("class", name, known, f"the file has: {', '.join(known) or 'none'}")
-    return architecture_of(target)
+    architecture = architecture_of(target)
+    if not NAME.fullmatch(architecture.name):
+        raise UsageError(f"the class is called {_shown(architecture.name)}; {NAME_WORDS}")
+    return architecture
 
 
 def _import_file(path: Path, origin: Origin) -> object:
@@ -288,13 +346,12 @@ def _import_file(path: Path, origin: Origin) -> object:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses look their module up there
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # last, so that modules beside the file are found and hide nobody's
+        sys.path.append(folder)
     spec.loader.exec_module(module)
     return module
 
 
 def _both(plugins: Sequence[Plugin]) -> str:
     return " and ".join(f"{plugin.name} ({plugin.origin})" for plugin in plugins)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

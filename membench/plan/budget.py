@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from membench.errors import UsageError
+from membench.errors import UsageError, in_words
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
 from membench.interface.options import options_of, to_dict
@@ -48,9 +49,21 @@ class Budget:
         """The architecture's own choice, or the largest of a small search. Raises DoesNotFit."""
         if architecture.for_budget is None:
             return _search(self, architecture, shape)
-        if self.count == ALL.word:  # which is what `for_budget` counts
-            return _own_choice(architecture.for_budget, shape, self.parameters)
-        return self._by_another_count(architecture, architecture.for_budget, shape)
+        choose = functools.partial(_own_choice, architecture)
+        if self.count != ALL.word:
+            return self._by_another_count(architecture, choose, shape)
+        config = choose(shape, self.parameters)  # which counts all parameters
+        if not architecture.origin.is_built_in:  # those of ours are tested
+            self._check_size(architecture, config, shape)
+        return config
+
+    def _check_size(self, architecture: Architecture[Any], config: Any, shape: Shape) -> None:
+        size = measure(architecture, config, shape, self.count)
+        if size > self.parameters:
+            raise DoesNotFit(
+                f"for_budget of {architecture.name} returned a config with {size:,} parameters "
+                f"for a budget of {self.parameters:,}"
+            )
 
     def _by_another_count(
         self, architecture: Architecture[Any], choose: Callable[[Shape, int], Any], shape: Shape
@@ -64,7 +77,7 @@ class Budget:
         for _ in range(40):
             try:
                 config = choose(shape, high)
-            except ValueError:  # too few even for the smallest model
+            except DoesNotFit:  # too few even for the smallest model
                 low, high = high, 2 * high
                 continue
             if self.parameters < measure(architecture, config, shape, self.count) or high > 64 * self.parameters:
@@ -74,7 +87,7 @@ class Budget:
             middle = (low + high) // 2
             try:
                 config = choose(shape, middle)
-            except ValueError:
+            except DoesNotFit:
                 low = middle
                 continue
             if measure(architecture, config, shape, self.count) <= self.parameters:
@@ -89,11 +102,19 @@ class Budget:
         return f"at most {self.parameters:,} {count_of(self.count).words}"
 
 
-def _own_choice(choose: Callable[[Shape, int], Any], shape: Shape, parameters: int) -> Any:
+def _own_choice(architecture: Architecture[Any], shape: Shape, parameters: int) -> Any:
+    """What `for_budget` of an architecture says. DoesNotFit, with its reason, whatever else it does."""
+    assert architecture.for_budget is not None
     try:
-        return choose(shape, parameters)
+        config = architecture.for_budget(shape, parameters)
     except ValueError as error:
         raise DoesNotFit(str(error)) from None
+    except (Exception, SystemExit) as error:  # of a plugin
+        raise DoesNotFit(f"for_budget of {architecture.name} failed: {in_words(error)}") from None
+    if not isinstance(config, architecture.config):
+        kind, wanted = type(config).__name__, architecture.config.__name__
+        raise DoesNotFit(f"for_budget of {architecture.name} returned a {kind}, not a {wanted}")
+    return config
 
 
 def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: str) -> int:
@@ -105,8 +126,8 @@ def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: s
             size = measure_size(
                 architecture.build(shape, config), shape, architecture.embeddings, widths=widths_of(to_dict(config))
             )
-    except Exception as error:  # whatever a plugin may raise
-        raise CannotBeBuilt(f"{architecture.name} cannot be built with {config}: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever a plugin may raise
+        raise CannotBeBuilt(f"{architecture.name} cannot be built with {config}: {in_words(error)}") from None
     found: int = getattr(size, count_of(count).field)
     return found
 
@@ -159,5 +180,5 @@ def _fits(budget: Budget, architecture: Architecture[Any], config: Any, shape: S
 def _try(architecture: Architecture[Any], values: dict[str, int]) -> Any:
     try:
         return architecture.config(**values)
-    except (TypeError, ValueError):
+    except (Exception, SystemExit):  # whatever a plugin may raise
         return None

@@ -12,7 +12,8 @@ from membench.errors import MembenchError, UsageError, unknown
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import MAX_GRID, assignments, expand, options_of, validate
 from membench.interface.registry import Registry
-from membench.plan.budget import Budget, DoesNotFit
+from membench.plan.budget import Budget, CannotBeBuilt, DoesNotFit
+from membench.plan.memory import check_memory
 from membench.plan.trial import Trial
 
 ALL = "all"
@@ -79,7 +80,7 @@ def _within_budgets(
     for architecture, (task, task_config), budget in itertools.product(architectures, data, request.budgets):
         try:
             config = budget.config(architecture, task.shape(task_config))
-        except DoesNotFit as error:
+        except (DoesNotFit, CannotBeBuilt) as error:
             reasons.append(f"{task.name}: {error}")
             continue
         key = f"{architecture.name} {config} {task.name} {task_config}"  # two budgets may lead to the same model
@@ -194,11 +195,14 @@ def check_fit(trials: Sequence[Trial]) -> None:
             validate(trial.task_config, trial.task.name)
             if trial.protocol.check:
                 trial.protocol.check(trial.architecture, trial.protocol_config)
+            check_memory(trial.task, trial.task_config)
             if trial.architecture.check:
                 trial.architecture.check(trial.task.shape(trial.task_config), trial.config)
         except (UsageError, ValueError) as error:
             text = str(error)
             owner = f"{point.architecture} on {point.task}: "
             mistakes[text if isinstance(error, UsageError) else owner + text] = None
+        except (Exception, SystemExit):
+            pass  # a fault of the plugin and not of who asked: the trial will fail, and its record say why
     if mistakes:
         raise UsageError("\n".join(mistakes))

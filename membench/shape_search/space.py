@@ -118,7 +118,7 @@ class Space:
             config = self.architecture.config(**values)
             if self.architecture.check:
                 self.architecture.check(self.task_shape, config)
-        except (TypeError, ValueError):
+        except (Exception, SystemExit):  # whatever a plugin may raise
             return None
         return config
 

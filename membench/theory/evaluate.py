@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from membench.errors import NotApplicable
+from membench.errors import NotApplicable, in_words
 from membench.interface.bound import Bound, Setting, Vacuous
 from membench.interface.facts import Facts
 
@@ -55,8 +55,8 @@ def _evaluate(bound: Bound, setting: Setting) -> BoundValue:
         return replace(blank, status="vacuous", reason=f"vacuous: {error}")
     except NotApplicable as error:
         return replace(blank, status="does not apply", reason=f"does not apply: {error}")
-    except Exception as error:  # a bound that breaks must cost its own row, not the trial
-        return replace(blank, status="failed", reason=f"failed: {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # a bound that breaks must cost its own row, not the trial
+        return replace(blank, status="failed", reason=f"failed: {in_words(error)}")
     if bound.direction == "order":
         number = value if math.isfinite(value) else None
         return replace(blank, value=number, status="order", reason="order only: the constant is not known")

@@ -50,9 +50,10 @@ def _beyond_bounds(metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, Any
             continue
         if sign * (reached - value) > EXACT * max(1.0, abs(value)):
             than = "more" if sign > 0 else "less"
+            whose = f" ({bound['provider']})" if bound.get("provider") else ""
             broken.append(
-                f"{bound['quantity']} is {reached:.6g}, {than} than the {value:.6g} of the bound {bound['name']}, "
-                "which no weights can beat"
+                f"{bound['quantity']} is {reached:.6g}, {than} than the {value:.6g} of the bound "
+                f"{bound['name']}{whose}, which no weights can beat"
             )
     return broken
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from membench.engine.execution import Execution
+from membench.engine.execution import Execution, parse_memory
 from membench.errors import UsageError
 from membench.execute.executor import check_executor
 from membench.interface.registry import Registry, Selection, split_target
@@ -84,11 +84,14 @@ def execution_of(
     compile: str,
     jobs: int | None,
     executor: str | None,
+    timeout: float | None,
+    memory: str | int | None,
 ) -> Execution:
     """How to run; a class or function of this process can only run in it."""
     here = any(not isinstance(one, str) for one in several(model))
     name = check_executor(executor or ("inline" if here else "local"))
-    execution = Execution(device, kernel, compile, jobs=jobs, executor=name)
+    limit = parse_memory(memory) if isinstance(memory, str) else memory
+    execution = Execution(device, kernel, compile, jobs=jobs, executor=name, timeout=timeout, memory=limit)
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "

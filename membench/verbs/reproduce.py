@@ -37,6 +37,8 @@ def reproduce(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    timeout: float | None = None,
+    memory: str | int | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -49,7 +51,10 @@ def reproduce(
     if experiment == ALL:
         raise UsageError(f"name one experiment at a time; there are: {', '.join(experiments.names())}")
     registry = load_registry(plugins, block)
-    execution = execution_of((), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
+    )  # fmt: skip
     (planned,) = prepare(
         registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds, metric=metric,
         overlay=Path(overlay) if overlay else None,

@@ -54,6 +54,8 @@ def run(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    timeout: float | None = None,
+    memory: str | int | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -66,7 +68,10 @@ def run(
     fails is in `failed` of what comes back; a name or value that cannot be used is a UsageError.
     """
     registry = load_registry(plugins, block)
-    execution = execution_of(model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
+        memory=memory,
+    )  # fmt: skip
     request = Request(
         models=models_of(model, registry),
         tasks=several(task),
@@ -108,7 +113,7 @@ def carry_out(planned: Run, *, show: bool = True) -> Results:
 
 
 def _warn_of_the_impossible(records: Sequence[Record]) -> None:
-    """A model that does better than is possible knows something that is not in its weights."""
+    """A model that does better than is possible knows something that is not in its weights, or the bound is wrong."""
     broken = [
         sentence
         for record in records

@@ -17,14 +17,16 @@ class Submission:
     new: bool  # whether it was not there before
     records: int
     with_weights: int
+    plugins: tuple[str, ...] = ()  # plugin files that it brings along, as --plugin takes them
 
 
 def submit(folders: Sequence[Path], out: Path, *, without_weights: bool) -> Submission:
     """Copy the complete records below some folders, with their weights and a summary. What is left out is named."""
-    from membench.verify.submission import gather, summarise, write
+    from membench.verify.submission import gather, plugin_targets, summarise, write
 
     entries, problems = gather(list(folders) or [Path("results")], without_weights)
     for problem in problems:
         say(problem)
     new = write(entries, out, summarise(entries))
-    return Submission(out, new, len(entries), sum(entry.weights is not None for entry in entries))
+    plugins = tuple(f"{out}/{target}" for target in plugin_targets(entries))
+    return Submission(out, new, len(entries), sum(entry.weights is not None for entry in entries), plugins)

@@ -16,7 +16,8 @@ from typing import Any
 from membench import __version__
 from membench.analysis.escape_markdown import escape
 from membench.errors import UsageError
-from membench.interface.registry import NAME
+from membench.interface.origin import files_of, origin_of_file
+from membench.interface.registry import NAME, NAME_WORDS, split_target
 from membench.records import weights
 from membench.records.files import read_regular
 from membench.records.record import Record, read_json
@@ -27,7 +28,10 @@ from membench.verify.signature import SUFFIX as SIGNATURE
 MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1
 MAX_MANIFEST = 64 << 20
-_PLACE = re.compile(rf"{NAME.pattern}(/{NAME.pattern})*")  # of a file, below the folder
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+_PLACE = re.compile(rf"{_PART}(/{_PART})*")  # of a file, below the folder
+PLUGINS = "plugins"  # where plugin files go, which nobody else has
+MAX_PLUGIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def write(entries: Sequence[SubmittedRecord], out: Path, summary: str) -> bool:
     UsageError for a folder that has anything else in it.
     """
     files = _contents(entries, summary)
-    files[MANIFEST] = _manifest(files, entries)
+    files[MANIFEST] = _manifest(files, entries, plugin_targets(entries))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if out.is_dir() and _holds(out) == files:
             return False
@@ -157,15 +161,56 @@ def _contents(entries: Sequence[SubmittedRecord], summary: str) -> dict[str, byt
         files[entry.place] = entry.content
         if entry.weights is not None:
             files[entry.place.removesuffix(".json") + weights.SUFFIX] = entry.weights
+    for origin, part in _file_origins(entries).items():
+        path = Path(split_target(origin)[0])
+        for file in files_of(path):
+            place = f"{PLUGINS}/{part['code_sha256'][:8]}/{file.relative_to(path.parent).as_posix()}"
+            if not _PLACE.fullmatch(place):
+                raise UsageError(f"'{file}' cannot be part of a submission: {NAME_WORDS}")
+            files[place] = read_regular(file, MAX_PLUGIN)
     return files
 
 
-def _manifest(files: dict[str, bytes], entries: Sequence[SubmittedRecord]) -> bytes:
+def plugin_targets(entries: Sequence[SubmittedRecord]) -> list[str]:
+    """What --plugin has to be given, below the submission, to verify records of plugin files."""
+    origins = _file_origins(entries)
+    names = {origin: Path(split_target(origin)[0]).name + origin[len(split_target(origin)[0]) :] for origin in origins}
+    return sorted({f"{PLUGINS}/{part['code_sha256'][:8]}/{names[origin]}" for origin, part in origins.items()})
+
+
+def _file_origins(entries: Sequence[SubmittedRecord]) -> dict[str, dict[str, Any]]:
+    """Plugin files that records were made with, each with what a record says of it.
+
+    UsageError for one that is no longer as it was: nobody could verify its records.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        for part in (entry.record.architecture, entry.record.task):
+            origin = part.get("distribution") or ""
+            if origin in found or not split_target(origin)[0].endswith(".py"):
+                continue
+            path = Path(split_target(origin)[0])
+            try:
+                there = origin_of_file(path).code_sha256
+            except OSError:
+                there = None
+            if there is None or there != part.get("code_sha256"):
+                what = "is no longer there" if there is None else "has changed since"
+                raise UsageError(
+                    f"'{entry.entry.source}' was made with the plugin file '{path}', which {what}: without it nobody "
+                    "could verify the record; put it back, or run the command again"
+                )
+            found[origin] = part
+    return found
+
+
+def _manifest(files: dict[str, bytes], entries: Sequence[SubmittedRecord], plugins: Sequence[str]) -> bytes:
     rows: list[dict[str, Any]] = [
         {"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
         for name, content in sorted(files.items())
     ]
-    data = {"format": FORMAT, "membench": __version__, "records": len(entries), "files": rows}
+    brought = {"plugins": list(plugins)} if plugins else {}
+    data = {"format": FORMAT, "membench": __version__, "records": len(entries), **brought, "files": rows}
     return (json.dumps(data, indent=1) + "\n").encode()
 
 

@@ -57,4 +57,5 @@ ALMOST_LOW_RANK = Task(
     config=AlmostLowRankConfig,
     shape=lambda config: config.shape,
     sample=sample,
+    contexts=lambda config: config.T0,
 )

@@ -48,4 +48,5 @@ BIGRAM = Task(
     config=BigramConfig,
     shape=lambda config: Shape(config.N, LENGTH, config.A),
     sample=sample,
+    contexts=lambda config: config.T0,
 )

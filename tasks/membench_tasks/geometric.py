@@ -55,4 +55,5 @@ GEOMETRIC = Task(
     config=GeometricConfig,
     shape=lambda config: config.shape,
     sample=sample,
+    contexts=lambda config: config.T0,
 )

@@ -68,4 +68,5 @@ LOW_ENTROPY = Task(
     config=LowEntropyConfig,
     shape=lambda config: config.shape,
     sample=sample,
+    contexts=lambda config: config.T0,
 )

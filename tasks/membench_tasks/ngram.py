@@ -37,4 +37,5 @@ NGRAM = Task(
     config=NgramConfig,
     shape=lambda config: config.shape,
     sample=sample,
+    contexts=lambda config: config.T0,
 )

@@ -18,7 +18,7 @@ import pytest
 from membench import commands
 from membench.cli import VERBS, cli
 from membench.engine.protocols.protocol import PROTOCOLS
-from membench.records.record import SCHEMA
+from membench.records.record import SCHEMA, Record
 
 QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5", "--seeds", "2")
 
@@ -295,3 +295,30 @@ def test_output_for_a_pipe_has_no_colour_and_fits_80_columns(membench: Any) -> N
     done = membench("leaderboard", "results", COLUMNS="80")
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_json_lists_failed_trials_with_reasons_and_notes(membench: Any, plugin_file: Path) -> None:
+    words = ("run", "--plugin", str(plugin_file), "--model", "toy", "-M", "fault=none,raise", "--task", "bigram")
+    done = membench(*words, "-T", "N=4", "--protocol", "quick", "-P", "steps=2", "--seeds", "1", "--json",
+                    "--executor", "inline")  # fmt: skip
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    (failed,) = found["failed"]
+    assert (failed["model"], failed["config"]["fault"], failed["seed"]) == ("toy", "raise", 0)
+    assert "broken on purpose" in failed["error"]
+    assert Record.from_json((plugin_file.parent / failed["record"]).read_text("utf-8")).error == failed["error"]
+    assert "failed: toy on bigram, seed 0" in done.stderr
+    assert all(isinstance(note, str) for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("file", "words"), [("click.py", ["--help"]), ("own_plugin.py", ["plugins", "--plugin", "own_plugin.py"])]
+)
+def test_ctrl_c_during_imports_is_no_traceback(tmp_path: Path, file: str, words: list[str]) -> None:
+    interrupt = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
+    (tmp_path / file).write_text(interrupt, encoding="utf-8")  # `-m` looks for modules in the working folder first
+    done = subprocess.run([sys.executable, "-m", "membench", *words], capture_output=True, text=True, cwd=tmp_path,
+                          timeout=120, check=False)  # fmt: skip
+    assert done.returncode == 130
+    (line,) = filter(None, done.stderr.splitlines())
+    assert line.startswith("membench: interrupted")

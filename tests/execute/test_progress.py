@@ -36,6 +36,30 @@ def test_without_a_terminal_only_what_failed_is_printed(capsys: pytest.CaptureFi
     assert (out, err) == ("", "failed: lookup on bigram, seed 3: broken [on] purpose\n")
 
 
+def test_a_log_has_a_plain_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with watching(2) as watcher:
+        watcher.progress(0.5, "half\x1b[2J")
+    lines = capsys.readouterr().err.splitlines()
+    assert any(
+        line.startswith("membench: 0/2 trials, 50%, 0:00:0") and line.endswith("half\ufffd[2J") for line in lines
+    )
+    monkeypatch.setattr(progress, "LOG_SECONDS", 1000.0)
+    with watching(2) as watcher:
+        watcher.progress(0.5, "half")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failed_trial_is_shown_with_what_it_printed_last(capsys: pytest.CaptureFixture[str]) -> None:
+    record = make_record(status="failed", error="broken", trace={"output": "1\n2\n3\n\x1b]0;4\n"})
+    with watching(1) as watcher:
+        watcher.finished(TRIAL, record)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.strip() for line in lines[1:]] == [f"it printed: {text}" for text in ("2", "3", "\ufffd]0;4")]
+
+
 def test_whoever_wants_no_progress_hears_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     work(show=False)
     assert capsys.readouterr() == ("", "")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from membench.api import Architecture, hookimpl
+from membench.api import Architecture, Bound, hookimpl
 from membench.errors import PluginError, UsageError
 from membench.interface import registry as registry_module
-from membench.interface.origin import Origin
+from membench.interface.origin import Origin, origin_of_file
 from membench.interface.registry import Plugin, Registry, Selection
+from membench.plan.request import Request, plan
 
 
 class Distribution:
@@ -40,6 +42,19 @@ def bringing(*items: Any) -> Any:
     """A loader of a plugin module that brings these architectures."""
     module = types.ModuleType("third_party")
     module.membench_architectures = hookimpl(lambda: list(items), specname="membench_architectures")  # type: ignore[attr-defined]
+    return lambda: module
+
+
+def changed(**fields: Any) -> Architecture[Any]:
+    return dataclasses.replace(architecture("x"), **fields)
+
+
+def bounding(**fields: Any) -> Any:
+    """A plugin with one bound."""
+    right = {"quantity": "accuracy", "direction": "upper", "value": lambda setting: 1.0}
+    one = Bound(name="b", summary="b", formula="b", reference="b", **{**right, **fields})
+    module = types.ModuleType("third_party")
+    module.bounds = hookimpl(lambda: [one], specname="membench_bounds")  # type: ignore[attr-defined]
     return lambda: module
 
 
@@ -107,8 +122,18 @@ def _mistyped() -> Any:
         (_mistyped, "unknown hook 'membench_architecture'"),
         (lambda: types.ModuleType("empty"), "no function is marked with @hookimpl"),
         (bringing("a string"), "returned 'a string', not a membench.api.Architecture"),
-        (bringing(architecture("bad name")), "'bad name'; a name is letters"),
-        (bringing(architecture("../up")), "a name is letters"),
+        (bringing(architecture("bad name")), "'bad name'; a name is at most 100 letters"),
+        (bringing(architecture("../up")), "a name is at most 100 letters"),
+        (bringing(architecture("x" * 300)), "xxx..; a name is at most 100 letters"),
+        (bringing(changed(build="no")), "build of 'x' is 'no', not a function"),
+        (bringing(changed(for_budget=3000)), "for_budget of 'x' is 3000, not a function"),
+        (bringing(changed(embeddings="word.")), "embeddings of 'x' are 'word.'; they are prefixes"),
+        (bringing(changed(version="1")), "the version of 'x' is '1'; it is a whole number"),
+        (bounding(quantity="accuray"), "quantity of bound 'b' is 'accuray'; it is one of accuracy, associations"),
+        (bounding(direction="up"), "direction of bound 'b' is 'up'; it is one of lower, upper, reference, order"),
+        (bounding(value=0.5), "value of 'b' is 0.5, not a function"),
+        (EntryPoint("gone", "a_module_that_is_not_there:x", "membench").load, "No module named 'a_module_that"),
+        (EntryPoint("gone", "membench.api:not_there", "membench").load, "has no attribute 'not_there'"),
         (bringing(architecture("x", NotFrozen)), "must be a frozen dataclass"),
         (bringing(architecture("x"), architecture("x")), "returned 'x' twice"),
     ],
@@ -195,3 +220,67 @@ def test_what_a_plugin_prints_while_loading_stays_off_stdout(install: Any, capsy
 def test_entry_point_objects_are_what_the_registry_expects() -> None:
     # Entry above stands in for importlib.metadata.EntryPoint: this fails if the real one loses what we use.
     assert all(hasattr(EntryPoint, name) for name in ("load", "dist"))
+
+
+def test_a_plugin_file_can_import_its_neighbours_which_are_part_of_its_code(tmp_path: Path, plugin_file: Path) -> None:
+    (tmp_path / "beside.py").write_text("from further.away import WIDTH\n", encoding="utf-8")
+    (tmp_path / "further").mkdir()
+    (tmp_path / "further" / "__init__.py").touch()
+    (tmp_path / "further" / "away.py").write_text("WIDTH = 8\n", encoding="utf-8")
+    (tmp_path / "unrelated.py").write_text("1 / 0\n", encoding="utf-8")
+    alone = Registry(Selection(files=(str(plugin_file),))).architecture("toy").origin.code_sha256
+    plugin_file.write_text(f"from beside import WIDTH\n{plugin_file.read_text('utf-8')}", encoding="utf-8")
+    found = [origin_of_file(plugin_file).code_sha256]
+    assert "toy" in Registry(Selection(files=(str(plugin_file),))).architectures
+    (tmp_path / "unrelated.py").write_text("2 / 0\n", encoding="utf-8")
+    assert origin_of_file(plugin_file).code_sha256 == found[0]
+    (tmp_path / "further" / "away.py").write_text("WIDTH = 9\n", encoding="utf-8")
+    assert len({alone, found[0], origin_of_file(plugin_file).code_sha256}) == 3
+
+
+LAYERS = """
+from torch import nn
+
+class Needs(nn.Module):
+    def __init__(self, vocab, length, answers, something):
+        super().__init__()
+
+class Options(nn.Module):
+    def __init__(self, vocab, length, answers, width: int):
+        super().__init__()
+
+class lookup(nn.Module):
+    def __init__(self, vocab, answers):
+        super().__init__()
+
+class NoTask(nn.Module):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere.py:Needs", "plugin file '.*nowhere.py' does not exist"),
+        ("layers.py:Option", "unknown class 'Option'; did you mean 'Options'"),
+        ("layers.py:Needs", "'Needs' needs 'something', and its type is not known: annotate it"),
+        ("layers.py:NoTask", "takes none of vocab, length, answers"),
+        ("layers.py:lookup", "the name 'lookup' is taken by membench .*; rename the class"),
+        ("layers.py:" + "x" * 300, "unknown class 'x"),
+    ],
+)
+def test_a_class_that_cannot_be_used_gives_one_sentence(tmp_path: Path, target: str, words: str) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS, encoding="utf-8")
+    with pytest.raises(UsageError, match=words) as caught:
+        Registry().architecture(str(tmp_path / target))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+def test_options_without_defaults_have_to_be_given(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS, encoding="utf-8")
+    target = f"{tmp_path / 'layers.py'}:Options"
+    with pytest.raises(UsageError, match="Options: option 'width' has no default; set it with width=VALUE"):
+        plan(Registry(), Request([target], ["bigram"], seeds=(0,)))
+    (trial,) = plan(Registry(), Request([target], ["bigram"], ["width=3"], seeds=(0,)))
+    assert trial.config.width == 3

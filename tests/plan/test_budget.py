@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
@@ -99,3 +99,25 @@ def test_those_that_do_not_fit_are_left_out_with_a_reason_and_equal_configs_run_
 def test_a_budget_and_model_options_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="leave out -M H=3"):
         plan(REGISTRY, Request(["aot"], ["bigram"], model_options=["H=3"], budgets=[Budget(3000)]))
+
+
+def _raise(shape: Shape, parameters: int) -> Config:
+    raise ZeroDivisionError("of a budget")
+
+
+@pytest.mark.parametrize(
+    ("choose", "words"),
+    [
+        (lambda shape, parameters: Config(depth=2, width=100), "a config with 23,000 parameters for a budget of 3,000"),
+        (lambda shape, parameters: None, "for_budget of plain returned a NoneType, not a Config"),
+        (_raise, "for_budget of plain failed: ZeroDivisionError: of a budget"),
+    ],
+)
+def test_a_choice_that_is_none_is_said_and_stops_nobody_else(choose: Any, words: str) -> None:
+    registry = Registry()
+    registry.add(replace(PLAIN, for_budget=choose))
+    reasons: list[str] = []
+    request = Request(["plain", "linear-memory"], ["bigram"], (), ["N=30"], seeds=[0], budgets=[Budget(3000)])
+    trials = plan(registry, request, reasons.append)
+    assert [trial.architecture.name for trial in trials] == ["linear-memory"]
+    assert words in reasons[0]

@@ -16,11 +16,12 @@ from samples import make_record
 from membench.engine.execution import Execution
 from membench.errors import UsageError
 from membench.execute.run import no_less_than_before
+from membench.interface.origin import origin_of_file
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
 from membench.records.record import Record
 from membench.records.store import Store
-from membench.verify.submission import gather, summarise, write
+from membench.verify.submission import check_manifest, gather, summarise, write
 
 CLI = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -159,3 +160,36 @@ def test_a_record_that_is_made_again_keeps_what_it_had(tmp_path: Path) -> None:
     had = {"id": trials[0].id, "metrics": {"accuracy": 0.5, "excess_kl": 0.1}, "weights": {"file": "x"}}
     store.write(trials[0], make_record(**had))
     assert no_less_than_before(Execution(), trials, store) == Execution(keep_weights=True, floor=True)
+
+
+def of_plugin(path: Path, target: str = "") -> dict[str, Any]:
+    origin = {"distribution": f"{path}{target}", "code_sha256": origin_of_file(path).code_sha256}
+    return {"name": "toy", "config": {}, **origin}
+
+
+def test_a_plugin_file_that_nobody_else_has_is_taken_along_with_its_neighbours(tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("import beside\n", encoding="utf-8")
+    (tmp_path / "beside.py").write_text("x = 1\n", encoding="utf-8")
+    put(tmp_path / "in", architecture=of_plugin(plugin, ":Mine"))
+    assert submit(tmp_path / "in", tmp_path / "out")
+    digest = str(origin_of_file(plugin).code_sha256)[:8]
+    manifest = json.loads((tmp_path / "out" / "submission.json").read_text("utf-8"))
+    assert manifest["plugins"] == [f"plugins/{digest}/mine.py:Mine"]
+    assert {f"plugins/{digest}/mine.py", f"plugins/{digest}/beside.py"} <= {row["file"] for row in manifest["files"]}
+    assert check_manifest(tmp_path / "out", list((tmp_path / "out" / "bigram").rglob("*.json"))) == {}
+    copy = tmp_path / "out" / "plugins" / digest / "mine.py"
+    assert origin_of_file(copy).code_sha256 == origin_of_file(plugin).code_sha256
+
+
+def test_a_record_whose_plugin_file_changed_or_went_cannot_be_submitted(tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("x = 1\n", encoding="utf-8")
+    put(tmp_path / "in", architecture=of_plugin(plugin))
+    plugin.write_text("x = 2\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"mine\.py', which has changed since"):
+        submit(tmp_path / "in", tmp_path / "out")
+    plugin.unlink()
+    with pytest.raises(UsageError, match=r"mine\.py', which is no longer there"):
+        submit(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from membench.execute.executor import Ended, Measured, Message, Probed, Report
 from membench.execute.job import Job
 from membench.execute.worker import run_job, run_probe
 from membench.interface.registry import Registry
+from membench.printing import plugin_speaks
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def _as_in_a_worker() -> Iterator[None]:
 
     threads = torch.get_num_threads()
     try:
-        with redirect_stdout(sys.stderr):
+        with plugin_speaks():
             yield
     finally:
         torch.set_num_threads(threads)

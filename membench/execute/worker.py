@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from membench.interface.registry import Registry
 from membench.measure.environment import describe_environment, describe_git
 from membench.measure.metrics import LEAST_LOSS
 from membench.plan.trial import Trial
+from membench.printing import Harmless
 from membench.records import weights
 from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
@@ -34,6 +36,7 @@ def serve(job: Job, connection: Connection) -> None:
     """Entry point of the process. Talks in JSON, so that nothing a plugin does can reach the parent but text."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     os.dup2(2, 1)  # a plugin that prints must not end up in somebody's --json
+    sys.stdout = sys.stderr = Harmless(sys.stderr)  # nor may a terminal act on it
     talk = _Talk(connection)
     try:
         registry = Registry(job.selection)

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,6 +20,7 @@ from membench.interface.bound import Bound
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
+from membench.printing import plugin_speaks
 
 GROUP = "membench"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
@@ -177,7 +177,7 @@ class Registry:
         if self.selection.built_in_only and row.distribution != BUILT_IN:
             return replace(row, status="blocked", reason="only built-ins are imported here")
         try:
-            with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
+            with plugin_speaks():
                 module = load()
                 found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
             architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)

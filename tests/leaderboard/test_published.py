@@ -109,7 +109,8 @@ def test_publishing_adds_replaces_and_starts_afresh(tmp_path: Path) -> None:
 
 def _scored(seeds: range, accuracy: float, verified: bool = True) -> list[Entry]:
     scores = [{"accuracy": accuracy + seed / 1e4, "bits": 100 * accuracy} for seed in seeds]
-    return [Entry(make_record(seed=s, metrics=m), "a.json", verified=verified) for s, m in zip(seeds, scores, strict=True)]
+    records = [make_record(seed=seed, metrics=metrics) for seed, metrics in zip(seeds, scores, strict=True)]
+    return [Entry(record, "a.json", verified=verified) for record in records]
 
 
 def test_nobody_pulls_a_published_point_down() -> None:

@@ -28,6 +28,12 @@ class PluginError(MembenchError):
     exit_code = 3
 
 
+class FileError(MembenchError):
+    """A file that the system does not let us read."""
+
+    exit_code = 3
+
+
 class NotApplicable(Exception):
     """Raised by a bound, construction or kernel for a setting that it does not cover; its text is the reason."""
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +28,63 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> str:
     """The same for text of several lines."""
     return "".join(letter if letter.isprintable() or letter in _KEPT else "\ufffd" for letter in str(text))
+
+
+class Harmless(io.TextIOBase):
+    """A stream for code of strangers: what it writes is printed elsewhere, and a terminal does not act on it."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str) -> int:
+        self._to.write(printable_lines(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._to.flush()
+
+    def fileno(self) -> int:
+        return self._to.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._to.encoding
+
+
+class _Shared(Harmless):
+    """The same for the threads in which a plugin speaks; the others write to the stream whose place it takes."""
+
+    def __init__(self, to: TextIO, others: TextIO) -> None:
+        super().__init__(to)
+        self._others = others
+
+    def write(self, text: str) -> int:
+        return super().write(text) if threading.get_ident() in _speaking else self._others.write(text)
+
+
+_speaking: Counter[int] = Counter()  # how often each thread has entered
+_replaced: list[TextIO] = []  # sys.stdout and sys.stderr as they were before the first thread entered
+_lock = threading.Lock()  # both streams are everybody's
+
+
+@contextmanager
+def plugin_speaks() -> Iterator[None]:
+    """What this thread prints goes to standard error, made harmless: not into somebody's --json."""
+    thread = threading.get_ident()
+    with _lock:
+        if not _speaking:
+            _replaced[:] = out, err = sys.stdout, sys.stderr
+            sys.stdout, sys.stderr = _Shared(err, out), _Shared(err, err)
+        _speaking[thread] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _speaking[thread] -= 1
+            if not _speaking[thread]:
+                del _speaking[thread]
+            if not _speaking:
+                sys.stdout, sys.stderr = _replaced
 
 
 def console(**options: Any) -> Console:

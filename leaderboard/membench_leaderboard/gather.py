@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from membench.errors import UsageError
-from membench.records.store import Entry, Store, Unreadable, read, read_bytes
+from membench.errors import FileError, UsageError
+from membench.records.store import Entry, Refused, Store, Unreadable, read, read_bytes
 from membench.verify.marks import with_marks
 from membench_leaderboard.published import published_entries
 from membench_leaderboard.published.compact import expand
@@ -52,6 +52,8 @@ def _in_file(file: Path) -> list[Entry]:
             stored = expand(read_bytes(file).decode(), file.name)
             return [replace(one, source=str(file), published=False, verified=False, verifier="") for one in stored]
         return [read(file)]
+    except Refused as error:
+        raise FileError(f"'{file}': {error}") from None
     except ValueError as error:  # Unreadable, or not text
         raise UsageError(f"'{file}' is not a record: {error}") from None
 

@@ -16,6 +16,7 @@ from membench.interface.registry import NAME, Selection
 from membench.records.files import write_atomically
 from membench.records.store import Entry
 from membench.verbs.verify import verify
+from membench.verify.retrain import consistent
 from membench.verify.verdict import FAILED, TIMEOUT
 from membench_leaderboard.gather import read_entries
 from membench_leaderboard.markdown import leaderboard_document
@@ -31,12 +32,14 @@ CHECKOUT = Path(__file__).parents[2]
 @click.option("--source", type=click.Choice([BOARD, PAPER]), default=BOARD, show_default=True,
               help="The published board, or the store for reproductions of papers.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Leave out what was published before.")
+@click.option("--replace", is_flag=True, help="Also publish what is worse than the published records of its point.")
 @click.option("--plugin", "plugins", multiple=True, type=click.Path(), help="Plugin file that the records need.")
-def main(folders: tuple[Path, ...], source: str, fresh: bool, plugins: tuple[str, ...]) -> None:
+def main(folders: tuple[Path, ...], source: str, fresh: bool, replace: bool, plugins: tuple[str, ...]) -> None:
     """Verify the finished trials below FOLDERS, add them to what is published, and write docs/board.md again.
 
     Nothing is published of a folder with a record that fails; what cannot be checked is self-reported. A trial that was
-    published before is replaced. Without FOLDERS, only the files are written again.
+    published before is replaced. Records that would make a published point worse, or less sure, are refused. Without
+    FOLDERS, only the files are written again.
     """
     if not (CHECKOUT / "pyproject.toml").is_file():
         raise UsageError(f"'{CHECKOUT}' is not a checkout of membench; records are published from one")
@@ -47,6 +50,8 @@ def main(folders: tuple[Path, ...], source: str, fresh: bool, plugins: tuple[str
     for problem in problems:
         click.echo(f"membench: {problem}", err=True)
     chosen, left_out = publishable(found)
+    if not fresh and not replace:
+        refuse_worse(chosen, published_entries(source))
     for path in publish(chosen, source, HERE, fresh=fresh):
         click.echo(f"wrote {path.relative_to(CHECKOUT)} ({path.stat().st_size:,} bytes)")
     write_atomically(CHECKOUT / "docs" / "board.md", leaderboard_document(published_entries()))
@@ -69,6 +74,31 @@ def publishable(found: Iterable[Entry]) -> tuple[list[Entry], int]:
     found = list(found)
     chosen = [one for one in found if one.record.complete and is_ranked(str(one.record.protocol["name"]))]
     return chosen, len(found) - len(chosen)
+
+
+def refuse_worse(new: Iterable[Entry], published: Iterable[Entry]) -> None:
+    """UsageError for records that pull a published point down: weights that were hardly trained are true records too.
+
+    A point is the mean over its seeds, whoever they come from. So somebody else's seeds must do as well as those that
+    are there, as in training again, and must be verified where those are.
+    """
+    before, added = _by_point(published), _by_point(new)
+    for point in before.keys() & added.keys():
+        old, some = before[point], added[point]
+        told = f"{len(some)} new records of a published point, such as '{some[0].source}',"
+        how = "if the published ones are wrong, publish with --replace"
+        if all(one.verified for one in old) and not all(one.verified for one in some):
+            raise UsageError(f"{told} are not all verified, and the published ones are; {how}")
+        outcome, reason = consistent([one.record.metrics for one in old], [one.record.metrics for one in some])
+        if outcome == FAILED:
+            raise UsageError(f"{told} are worse than the published ones: {reason}; {how}")
+
+
+def _by_point(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    points: dict[str, list[Entry]] = {}
+    for entry in entries:
+        points.setdefault(entry.record.id, []).append(entry)
+    return points
 
 
 def publish(new: Iterable[Entry], source: str, root: Path, *, fresh: bool = False) -> list[Path]:

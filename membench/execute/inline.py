@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import sys
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -16,22 +15,17 @@ from membench.execute.job import KEPT_OUTPUT, Job
 from membench.execute.worker import run_job, run_probe
 from membench.interface.process_state import process_state_kept
 from membench.interface.registry import Registry
-from membench.printing import printable_lines
+from membench.printing import Harmless
 
 
-class Told(io.TextIOBase):
-    """Standard output of a model: goes to standard error, harmless, and its end is kept."""
+class Told(Harmless):
+    """Standard output of a model: goes to standard error, and its end is kept."""
 
-    def __init__(self) -> None:
-        self.tail = ""
-
-    def writable(self) -> bool:
-        return True
+    tail = ""
 
     def write(self, text: str) -> int:
-        sys.stderr.write(printable_lines(text))
         self.tail = (self.tail + text)[-KEPT_OUTPUT:]
-        return len(text)
+        return super().write(text)
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class Inline:
 
         while jobs:
             job = jobs.popleft()
-            told = Told()
+            told = Told(sys.stderr)
             reason = "it left no record"
             messages: list[Message] = []
             try:

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -22,6 +21,7 @@ from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
 from membench.interface.process_state import process_state_kept
+from membench.printing import plugin_speaks
 
 GROUP = "membench"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
@@ -202,8 +202,7 @@ class Registry:
         if self.selection.needed is not None and (row.name, row.distribution) not in self.selection.needed:
             return replace(row, status="blocked", reason="no trial here needs it")
         try:
-            # a plugin that prints must not end up in somebody's --json, nor one that changes folders move everybody
-            with process_state_kept(), redirect_stdout(sys.stderr):
+            with process_state_kept(), plugin_speaks():  # a plugin that changes folders must not move everybody
                 module = load()
                 found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
             architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)

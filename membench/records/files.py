@@ -12,6 +12,10 @@ class NotAFile(ValueError):
     """What cannot be read, or should not be; the text says why, without its name."""
 
 
+class NotReadable(NotAFile):
+    """What the system does not let us read: nobody named the wrong file."""
+
+
 def read_regular(path: Path, most: int) -> bytes:
     """What is in a regular file of sensible size: reading a device or a pipe might never end. Raises NotAFile."""
     try:
@@ -29,7 +33,7 @@ def read_regular(path: Path, most: int) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, NotAFile):
             raise
-        raise NotAFile(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise NotReadable(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -15,7 +15,7 @@ from membench.errors import UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.origin import Code
 from membench.plan.trial import Point, Trial
-from membench.records.files import NotAFile, read_regular, write_atomically
+from membench.records.files import NotAFile, NotReadable, read_regular, write_atomically
 from membench.records.record import NewerSchema, Record
 from membench.records.weights import SUFFIX
 
@@ -44,6 +44,10 @@ class Unreadable(ValueError):
     """A file that is not a record that can be read here; the text says why, without the name of the file."""
 
 
+class Refused(Unreadable):
+    """A file that the system does not let us read, whatever it holds."""
+
+
 class FromNewerMembench(Unreadable):
     """A record that must not be overwritten, whatever it holds."""
 
@@ -67,6 +71,8 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """What is in a regular file of sensible size. Raises Unreadable."""
     try:
         return read_regular(path, most)
+    except NotReadable as error:
+        raise Refused(str(error)) from None
     except NotAFile as error:
         raise Unreadable(str(error)) from None
 

@@ -35,6 +35,7 @@ from membench.records.store import changed_code
 from membench.theory.evaluate import evaluate_bounds
 from membench.theory.limits import broken_limits
 from membench.verify.processes import Case, Failed, Unchecked, hear, hear_bytes, say, words
+from membench.verify.secret_answers import turned
 from membench.verify.task_process import hear_facts
 
 EXACT = 1e-6  # how far numbers may be apart that were computed from the same logits
@@ -98,7 +99,7 @@ class _Comparison:
     """A record, and what is found of what it says."""
 
     def __init__(self, case: Case, found: Found) -> None:
-        self.found, self.exact, self.content = found, case.exact, case.weights
+        self.found, self.exact, self.content, self.turns = found, case.exact, case.weights, case.turns
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
 
     def run(self, task: Connection | None, builder: Connection, models: Sequence[Connection]) -> None:
@@ -140,7 +141,7 @@ class _Comparison:
             )
         config = _made(name, task.config, told["config"])
         described = Described(Code(name, task.version, task.origin), canonical(config, name), shown_options(config))
-        return described, draw_facts(task, config, self.record.seed)
+        return described, turned(draw_facts(task, config, self.record.seed), self.turns)
 
     def _state(self, prefix: str) -> dict[str, Tensor]:
         try:

@@ -68,6 +68,7 @@ class Case:
     record: str  # as JSON
     weights: bytes
     exact: bool  # whether the record was made in an environment like this one
+    turns: bytes = b""  # what the answers were turned by, for facts that no seed gives
 
 
 def run_builder(blueprint: Blueprint, built_from: int, asker: Connection) -> None:

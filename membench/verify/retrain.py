@@ -3,7 +3,8 @@
 The seeds follow from the submitted records and from a salt that the verifier makes up afterwards. The weights that
 come out are verified like submitted ones, and their numbers compared with the submitted seeds: once by accuracy and
 once by bits, and only in the direction that matters, which is down. One more seed is trained on a config of the task
-that the salt draws: the same question with a few tokens less, where code that knows the published configs is no use.
+that the salt draws, the same question with a few tokens less, and with answers that no seed gives: there neither code
+that knows the published configs is of use, nor a model that remembers the seed of its facts in place of the facts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 from membench.records.store import Store
 from membench.verify.processes import words
+from membench.verify.secret_answers import draw_turns, with_turned_task
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
 
 COMPARED = ("accuracy", "bits")
@@ -43,11 +45,12 @@ HELD_OUT = (0.8, 0.95)  # share of the tokens that a config which nobody could f
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The same model on a task config that nobody could foresee, and what it reached there."""
+    """The same model on a task config and answers that nobody could foresee, and what it reached there."""
 
     point: Point
     seed: int
     share: float  # of the bits that the answers to all facts of the submitted config take
+    turns: bytes = field(default=b"", repr=False)  # what the answers are turned by
     metrics: Mapping[str, Any] | None = None
 
     @property
@@ -72,9 +75,13 @@ class Repeat:
     held_out: HeldOut | None = None
 
     @property
+    def repeated(self) -> list[tuple[Point, int]]:
+        return [(self.point, seed) for seed in self.seeds]
+
+    @property
     def trials(self) -> list[tuple[Point, int]]:
         """All that is trained."""
-        return [*((self.point, seed) for seed in self.seeds), *([self.held_out.trial] if self.held_out else [])]
+        return [*self.repeated, *([self.held_out.trial] if self.held_out else [])]
 
     @property
     def id(self) -> str:
@@ -161,7 +168,8 @@ def held_out(point: Point, seed: int, built_ins: Registry) -> HeldOut | None:
         return None
     answers = [task.shape(one).answers for one in (whole, config)]
     share = config.T0 * math.log(answers[1]) / (told["T0"] * math.log(answers[0]))
-    return HeldOut(replace(point, task_config=json.dumps(to_dict(config), sort_keys=True)), seed, share)
+    elsewhere = replace(point, task_config=json.dumps(to_dict(config), sort_keys=True))
+    return HeldOut(elsewhere, seed, share, draw_turns(point.task, config.T0))
 
 
 def repeat(
@@ -172,30 +180,46 @@ def repeat(
     if not pending:
         return list(repeats)
     with tempfile.TemporaryDirectory(prefix="membench-") as folder:
-        problems = _train_elsewhere(pending, selection, execution, Path(folder), show)
+        problems = _train_all(pending, selection, execution, Path(folder), show)
         store = Store(Path(folder))
         paths = {trial: store.place(*trial) for one in pending if one.id not in problems for trial in one.trials}
-        verdicts = {one.path: one for one in verify(list(paths.values()), selection, execution.workers, timeout)}
+        kept = [one.held_out for one in pending if one.held_out and one.id not in problems]
+        turns = {paths[one.trial]: one.turns for one in kept}
+        checked = verify(list(paths.values()), selection, execution.workers, timeout, turns=turns)
+        verdicts = {one.path: one for one in checked}
         by_trial = {trial: verdicts[path] for trial, path in paths.items()}
         return [_judged(one, problems, by_trial) for one in repeats]
 
 
-def _train_elsewhere(
+_Wanted = Mapping[str, Sequence[tuple[Point, int]]]  # trials, by the id of the submitted point
+
+
+def _train_all(
     repeats: Sequence[Repeat], selection: Selection, execution: Execution, folder: Path, show: bool
 ) -> Mapping[str, str]:
-    """In a process of its own, which imports plugins; says for which points, by id, nothing could be trained."""
+    """Says for which points, by id, not everything could be trained."""
+    problems = _train_elsewhere({one.id: one.repeated for one in repeats}, b"", selection, execution, folder, show)
+    for one in repeats:
+        if one.held_out and one.id not in problems:
+            alone = {one.id: [one.held_out.trial]}
+            problems |= _train_elsewhere(alone, one.held_out.turns, selection, execution, folder, show)
+    return problems
+
+
+def _train_elsewhere(
+    wanted: _Wanted, turns: bytes, selection: Selection, execution: Execution, folder: Path, show: bool
+) -> dict[str, str]:
+    """In a process of its own, which imports plugins."""
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_train, args=({one.id: one.trials for one in repeats}, selection, execution, folder, show, theirs)
-    )
+    process = context.Process(target=_train, args=(wanted, turns, selection, execution, folder, show, theirs))
     process.start()
     theirs.close()
     try:
         told = json.loads(ours.recv_bytes())
         return {str(name): str(reason) for name, reason in told.items()}
     except (EOFError, OSError, ValueError, AttributeError):
-        return {one.id: "the process that trained it ended without a word" for one in repeats}
+        return dict.fromkeys(wanted, "the process that trained it ended without a word")
     finally:
         process.terminate()
         process.join()
@@ -203,7 +227,8 @@ def _train_elsewhere(
 
 
 def _train(
-    wanted: Mapping[str, Sequence[tuple[Point, int]]],  # by the id of the submitted point
+    wanted: _Wanted,
+    turns: bytes,  # of the answers, if they are no seed's: only this process knows them, so that it trains them itself
     selection: Selection,
     execution: Execution,
     folder: Path,
@@ -217,12 +242,18 @@ def _train(
             some = [Trial.of(point, registry, seed) for point, seed in pairs]
             check_fit(some)
             trials[some[0].architecture.origin.is_built_in] += some
+            registry = with_turned_task(registry, some[0].task.name, turns) if turns else registry
         except (MembenchError, TypeError, ValueError) as error:
             problems[id_] = words(error) if not isinstance(error, MembenchError) else str(error)
     with watching(sum(map(len, trials.values())), show) as watcher:
         for built_in, some in trials.items():
             # a kernel of a plugin is given the answers, and may return any weights
-            kept = replace(execution, keep_weights=True, kernel=execution.kernel if built_in else "off")
+            kept = replace(
+                execution,
+                keep_weights=True,
+                kernel=execution.kernel if built_in else "off",
+                executor="inline" if turns else execution.executor,
+            )
             execute(some, Store(folder), registry, kept, watcher)
     parent.send_bytes(json.dumps(problems).encode())
 
@@ -293,9 +324,10 @@ def least_expected(values: Sequence[float], found: Sequence[float]) -> float:
     from scipy.stats import t
 
     n, m = len(values), len(found)
-    pooled = sum((len(some) - 1) * statistics.variance(some) for some in (values, found) if len(some) > 1) / (n + m - 2)
+    freedom = max(n + m - 2, 1)  # of one value each nobody knows the spread
+    pooled = sum((len(some) - 1) * statistics.variance(some) for some in (values, found) if len(some) > 1) / freedom
     mean = statistics.fmean(values)
-    spread = float(t.ppf(LEVEL, n + m - 2)) * math.sqrt(pooled * (1 / n + 1 / m))
+    spread = float(t.ppf(LEVEL, freedom)) * math.sqrt(pooled * (1 / n + 1 / m))
     return mean - min(max(spread, SLACK * abs(mean)), MAX_SLACK * abs(mean))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +87,7 @@ def verify(
     jobs: int,
     timeout: float = TIMEOUT,
     finished: Callable[[Verdict], None] = lambda verdict: None,
+    turns: Mapping[Path, bytes] | None = None,  # of files whose facts no seed gives
 ) -> list[Verdict]:
     """A verdict for each file, in their order, some of them worked out side by side.
 
@@ -95,10 +96,13 @@ def verify(
     context = multiprocessing.get_context("forkserver")
     built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
     start_server(context, [*PRELOADED, *built_in])
-    built_ins = Registry(selection.built_ins())  # here, because loading redirects stdout for all threads
+    built_ins = Registry(selection.built_ins())
     verdicts: dict[Path, Verdict] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(verify_file, file, selection, timeout, built_ins) for file in files]
+        waiting = [
+            pool.submit(verify_file, file, selection, timeout, built_ins, (turns or {}).get(file, b""))
+            for file in files
+        ]
         try:
             for done in as_completed(waiting):
                 verdicts[done.result().path] = done.result()
@@ -112,7 +116,11 @@ def verify(
 
 
 def verify_file(
-    path: Path, selection: Selection, timeout: float = TIMEOUT, built_ins: Registry | None = None
+    path: Path,
+    selection: Selection,
+    timeout: float = TIMEOUT,
+    built_ins: Registry | None = None,
+    turns: bytes = b"",
 ) -> Verdict:
     """Check one record: first what needs no model, then what rebuilt models answer."""
     entry = None
@@ -120,7 +128,7 @@ def verify_file(
         entry = read(path)
         _check_identity(entry.record)
         known = built_ins or Registry(selection.built_ins())
-        found = _check_model(entry.record, selection, known, _weights(entry.record, path), timeout)
+        found = _check_model(_plan(entry.record, selection, known, _weights(entry.record, path), turns), timeout)
     except FromNewerMembench as error:
         return Verdict(path, UNCHECKED, f"it {error}")
     except Unreadable as error:
@@ -159,10 +167,8 @@ def is_here(environment: dict[str, Any]) -> bool:
     return all(environment.get(key) == ours[key] for key in ("torch", "numpy", "platform", "cpu", "device", "threads"))
 
 
-def _check_model(
-    record: Record, selection: Selection, built_ins: Registry, content: bytes, timeout: float
-) -> dict[str, Any]:
-    with _processes(*_plan(record, selection, built_ins, content)) as verdict:
+def _check_model(planned: _Plan, timeout: float) -> dict[str, Any]:
+    with _processes(*planned) as verdict:
         if not verdict.poll(timeout):
             raise Unchecked(f"its model gave no answer in {timeout:.0f} seconds")
         try:
@@ -172,9 +178,10 @@ def _check_model(
     return found
 
 
-def _plan(
-    record: Record, selection: Selection, built_ins: Registry, content: bytes
-) -> tuple[Case, Draw | None, Blueprint, int, list[Candidate]]:
+_Plan = tuple[Case, Draw | None, Blueprint, int, list[Candidate]]
+
+
+def _plan(record: Record, selection: Selection, built_ins: Registry, content: bytes, turns: bytes) -> _Plan:
     """What each process is given.
 
     The one that builds as the trial did has no weights, and those that have the weights build from seeds that nobody
@@ -189,7 +196,7 @@ def _plan(
         for prefix in weights.prefixes(content)
         for _ in range(2)
     ]
-    case = Case(built_ins.selection, record.to_json(), content, is_here(record.environment))
+    case = Case(built_ins.selection, record.to_json(), content, is_here(record.environment), turns)
     return case, draw, blueprint, weight_seed(record.seed), candidates
 
 

@@ -90,6 +90,12 @@ def test_a_full_disk_is_not_a_regression(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "membench: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file that nobody can read here")
+def test_a_file_that_the_system_does_not_let_us_read_is_not_a_usage_error(membench: CLI) -> None:
+    done = membench("leaderboard", "/proc/self/mem")
+    assert (done.returncode, done.stderr) == (3, "membench: '/proc/self/mem': it cannot be read: Input/output error\n")
+
+
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from membench.interface import registry as registry_module
 from membench.interface.origin import Origin, origin_of_file
 from membench.interface.registry import Plugin, Registry, Selection
 from membench.plan.request import Request, plan
+from membench.printing import plugin_speaks
 
 
 class Distribution:
@@ -215,6 +219,49 @@ def test_what_a_plugin_prints_while_loading_stays_off_stdout(install: Any, capsy
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "hello" in captured.err
+
+
+def test_a_terminal_does_not_act_on_what_a_plugin_prints_while_loading(
+    install: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load() -> Any:
+        print("\x1b[31mred\x07")
+        print("\x9b2J", file=sys.stderr)
+        return bringing(architecture("colourful"))()
+
+    install(Entry("colourful", load, THIRD))
+    Registry()
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "\ufffd[31mred\ufffd\n\ufffd2J\n")
+
+
+def test_loading_in_threads_leaves_the_streams_as_they_were(install: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    both = threading.Barrier(2)
+
+    def load() -> Any:
+        both.wait(60)  # both threads are in the midst of it
+        print("from a plugin")
+        both.wait(60)
+        return bringing(architecture("slow"))()
+
+    install(Entry("slow", load, THIRD))
+    streams = sys.stdout, sys.stderr
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(Registry) for _ in range(2)]
+        assert all("slow" in one.result().architectures for one in made)
+    assert (sys.stdout, sys.stderr) == streams
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("from a plugin")) == ("", 2)
+
+
+def test_other_threads_print_where_they_did(capsys: pytest.CaptureFixture[str]) -> None:
+    with plugin_speaks():
+        other = threading.Thread(target=print, args=("mine",))
+        other.start()
+        other.join()
+        print("a plugin's")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("mine\n", "a plugin's\n")
 
 
 def test_entry_point_objects_are_what_the_registry_expects() -> None:

@@ -15,7 +15,7 @@ from membench.records.record import Record
 from membench.records.store import Entry
 from membench_leaderboard import publish as publishing
 from membench_leaderboard.markdown import leaderboard_document
-from membench_leaderboard.publish import publish, publishable
+from membench_leaderboard.publish import publish, publishable, refuse_worse
 from membench_leaderboard.published import BOARD, PAPER, published_entries
 from membench_leaderboard.published.compact import compact, expand
 
@@ -105,6 +105,25 @@ def test_publishing_adds_replaces_and_starts_afresh(tmp_path: Path) -> None:
     assert [path.name for path in publish([ngram], BOARD, tmp_path, fresh=True)] == ["ngram.jsonl"]
     assert len(published_entries(BOARD, tmp_path)) == 1
     assert published_entries(PAPER, tmp_path) == []
+
+
+def _scored(seeds: range, accuracy: float, verified: bool = True) -> list[Entry]:
+    scores = [{"accuracy": accuracy + seed / 1e4, "bits": 100 * accuracy} for seed in seeds]
+    records = [make_record(seed=seed, metrics=metrics) for seed, metrics in zip(seeds, scores, strict=True)]
+    return [Entry(record, "a.json", verified=verified) for record in records]
+
+
+def test_nobody_pulls_a_published_point_down() -> None:
+    """Weights of zeros under a rival's name are true records, and would lower the mean that the rival is ranked by."""
+    published = _scored(range(5), 0.7)
+    with pytest.raises(UsageError, match=r"'a.json', are worse than the published ones: accuracy is 0.00\d+ on 5 new"):
+        refuse_worse(_scored(range(5, 10), 0.0), published)
+    with pytest.raises(UsageError, match="are not all verified, and the published ones are"):
+        refuse_worse(_scored(range(1), 0.9, verified=False), published)
+    with pytest.raises(UsageError, match="are worse"):
+        refuse_worse(_scored(range(1), 0.5), published[:1])
+    refuse_worse(_scored(range(5, 8), 0.7), published)
+    refuse_worse(_scored(range(3), 0.0), [replace(one, record=replace(one.record, id="other")) for one in published])
 
 
 def test_what_is_never_ranked_is_never_published() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from membench.engine.execution import Execution
 from membench.execute.driver import execute
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
-from membench.records.store import Store
+from membench.records.store import Store, read
 from membench.verify.retrain import plan_repeats, repeat
 from membench.verify.verdict import FAILED, VERIFIED, verify
 from membench_leaderboard.frame import to_frame
@@ -75,10 +76,24 @@ def test_packed_labels_are_priced_and_do_not_survive_training(tmp_path: Path) ->
     records = execute(trials, store, registry, Execution(executor="inline", keep_weights=True))
     assert [record.trace["paths"] for record in records] == [["kernel"]] * 5
     assert set(summarise(to_frame(records))["origin"]) == {"trained by a plugin's kernel"}
-    verdicts = verify([store.path(trial) for trial in trials], selection, jobs=1)
-    assert {one.outcome for one in verdicts} == {VERIFIED}, verdicts[0].reason
-    assert {one.size["learned_bits"] for one in verdicts} == {5 * 32}  # for 93 bits of labels
-    assert "its plugin has a kernel, which is given the answers" in verdicts[0].notes[0]
-    (again,) = repeat(plan_repeats(verdicts, "salt", Registry()), selection, Execution(jobs=1), 300, show=False)
+    (one,) = verify([store.path(trials[0])], selection, jobs=1)
+    assert one.outcome == VERIFIED, one.reason
+    assert one.size["learned_bits"] == 5 * 32  # for 93 bits of labels
+    assert "its plugin has a kernel, which is given the answers" in one.notes[0]
+    entries = [read(store.path(trial)) for trial in trials]
+    verdicts = [replace(one, path=Path(e.source), entry=e, metrics=e.record.metrics) for e in entries]
+    inline = Execution(executor="inline")  # in the process that trains again, which is another one anyway
+    (again,) = repeat(plan_repeats(verdicts, "salt", Registry()), selection, inline, 300, show=False)
     assert again.outcome == FAILED
     assert "accuracy is" in again.reason
+
+
+def test_labels_that_fill_more_than_half_of_the_weights_were_packed(tmp_path: Path) -> None:
+    (tmp_path / "packed.py").write_text(PLUGIN, encoding="utf-8")
+    selection = Selection(files=(str(tmp_path / "packed.py"),))
+    registry, store = Registry(selection), Store(tmp_path / "out")
+    (trial,) = plan(registry, Request(["packed"], ["bigram"], [], ["N=8"], "quick", ["steps=20"], (0,)))
+    execute([trial], store, registry, Execution(executor="inline", keep_weights=True))
+    (one,) = verify([store.path(trial)], selection, jobs=1)
+    assert (one.outcome, one.metrics["accuracy"], one.size["learned_bits"]) == (FAILED, 1.0, 8 * 32)
+    assert "bits is 192, more than half of the 256 bits that its parameters are stored in" in one.reason

@@ -146,7 +146,7 @@ def trained(folder: Path, model: str, options: str, registry: Registry) -> list[
     """Five seeds of one point, as if they had been verified."""
     request = Request([model], ["bigram"], task_options=[options], protocol="quick", seeds=tuple(range(5)))
     trials, store = plan(registry, request), Store(folder)
-    execute(trials, store, registry, Execution(jobs=1, keep_weights=True))
+    execute(trials, store, registry, Execution(executor="inline", keep_weights=True))
     entries = [read(store.path(trial)) for trial in trials]
     return [Verdict(Path(e.source), VERIFIED, "", e, e.record.metrics, e.record.size) for e in entries]
 
@@ -162,7 +162,8 @@ def aged(record: Record) -> Record:
 
 def again(verdicts: list[Verdict], selection: Selection | None = None) -> Repeat:
     chosen = selection or Selection()
-    (one,) = repeat(plan_repeats(verdicts, "salt", Registry()), chosen, Execution(jobs=1), 300, show=False)
+    inline = Execution(executor="inline")  # in the process that trains again, which is another one anyway
+    (one,) = repeat(plan_repeats(verdicts, "salt", Registry()), chosen, inline, 300, show=False)
     return one
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from membench.records.record import Record
 from membench.records.store import Store
 from membench.records.store import read as read_entry
 from membench.verify.marks import Mark, write_marks
+from membench.verify.processes import Failed, hear
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, record_files, verify, verify_file
 from membench_leaderboard.gather import read_entries
 
@@ -113,7 +115,7 @@ HONEST = ("aot", "linear-memory", "lookup")
 def run(registry: Registry, out: Path, **words: Any) -> list[Path]:
     request = Request(**{"tasks": ["bigram"], "task_options": ["N=6"], "seeds": (3,), **words})
     trials = plan(registry, request)
-    execute(trials, Store(out), registry, Execution(jobs=2, keep_weights=True))
+    execute(trials, Store(out), registry, Execution(executor="inline", keep_weights=True))
     return [Store(out).path(trial) for trial in trials]
 
 
@@ -377,6 +379,26 @@ def test_a_task_of_another_version_cannot_be_checked(honest: dict[str, Path], tm
 def test_a_model_that_takes_too_long_costs_its_own_row(honest: dict[str, Path]) -> None:
     verdict = verify_file(honest["aot"], Selection(), timeout=0.001)
     assert (verdict.outcome, "gave no answer in" in verdict.reason) == (UNCHECKED, True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"not json", "the process of its model sent what is not JSON"),
+        (b"[" * 100_000, "the process of its model sent what is not JSON"),
+        (b"[1]", "the process of its model sent what is not an answer"),
+        (b'{"error": "x"}', "its model cannot be rebuilt and asked: x"),
+        (None, "the process of its model ended without a word"),
+    ],
+)
+def test_a_process_that_dies_or_sends_nonsense_makes_its_record_fail(sent: bytes | None, words: str) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    if sent is not None:
+        theirs.send_bytes(sent)
+    theirs.close()
+    with pytest.raises(Failed, match=words):
+        hear(ours, "model")
+    ours.close()
 
 
 def test_a_folder_is_needed(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class Execution:
     keep_weights: bool = False  # beside the records
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
     executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
+    track: tuple[str, ...] = ()  # names of trackers that are told what becomes of trials
 
     def __post_init__(self) -> None:
         _require("device", self.device.partition(":")[0], DEVICES)

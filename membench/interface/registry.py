@@ -21,8 +21,10 @@ from membench.interface.bound import Bound
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
+from membench.interface.tracker import Tracker
 
 GROUP = "membench"
+PROVIDED = ("architectures", "tasks", "bounds", "trackers")  # fields of Plugin, in the order of the hooks
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
 
 
@@ -37,6 +39,7 @@ class Plugin:
     architectures: tuple[Architecture[Any], ...] = ()
     tasks: tuple[Task[Any], ...] = ()
     bounds: tuple[Bound, ...] = ()
+    trackers: tuple[Tracker, ...] = ()
 
     @property
     def distribution(self) -> str:
@@ -117,6 +120,11 @@ class Registry:
         self._require("task", name, known, "list them with: membench tasks")
         return known[name]
 
+    def tracker(self, name: str) -> Tracker:
+        known = {item.name: item for plugin in self.plugins for item in plugin.trackers}
+        self._require("tracker", name, known, "list them with: membench plugins")
+        return known[name]
+
     def add(self, architecture: Architecture[Any]) -> Architecture[Any]:
         """One of this process, which no other could load: for the executor `inline` alone. UsageError for a name taken.
 
@@ -179,9 +187,9 @@ class Registry:
         try:
             with redirect_stdout(sys.stderr):  # a plugin that prints must not end up in somebody's --json
                 module = load()
-                found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
-            architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)
-            return replace(row, architectures=architectures, tasks=tasks, bounds=bounds)
+                found = ((_adapted(module, target),), (), (), ()) if target else _contributions(module)
+            provided: list[Any] = [tuple(replace(one, origin=row.origin) for one in some) for some in found]
+            return Plugin(row.name, row.origin, row.status, row.reason, *provided)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may even call sys.exit
@@ -191,7 +199,7 @@ class Registry:
 
     def _settle_duplicates(self) -> None:
         """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
-        for kind in ("architectures", "tasks", "bounds"):
+        for kind in PROVIDED:
             owners: dict[str, list[Plugin]] = {}
             for plugin in self.plugins:
                 for item in getattr(plugin, kind):
@@ -207,12 +215,11 @@ class Registry:
         if self.selection.strict:
             raise PluginError(reason)
         self.plugins = [
-            replace(p, status="failed", reason=reason, architectures=(), tasks=(), bounds=()) if p in losing else p
-            for p in self.plugins
+            Plugin(p.name, p.origin, status="failed", reason=reason) if p in losing else p for p in self.plugins
         ]
 
 
-def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+def _contributions(module: object) -> tuple[tuple[Any, ...], ...]:
     """What one plugin provides, asked through a manager of its own so that no other plugin is involved."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
@@ -224,6 +231,7 @@ def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tu
         _checked(manager.hook.membench_architectures(), Architecture, "membench_architectures"),
         _checked(manager.hook.membench_tasks(), Task, "membench_tasks"),
         _checked(manager.hook.membench_bounds(), Bound, "membench_bounds"),
+        _checked(manager.hook.membench_events(), Tracker, "membench_events"),
     )
 
 
@@ -243,7 +251,7 @@ def _checked(answers: Iterable[Iterable[Any]], kind: type, hook: str) -> tuple[A
 def _check_item(item: Any, hook: str) -> None:
     if not isinstance(item.name, str) or not NAME.fullmatch(item.name):
         raise ValueError(f"{hook} returned the name {item.name!r}; a name is letters, digits, '.', '_' and '-'")
-    if isinstance(item, Bound):
+    if isinstance(item, (Bound, Tracker)):
         return
     config: Any = item.config
     if not is_dataclass(config) or not vars(config)["__dataclass_params__"].frozen:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from membench.results import Results
     from membench.verbs.bounds import bounds
     from membench.verbs.capacity import capacity
+    from membench.verbs.check import check
     from membench.verbs.compare import compare
     from membench.verbs.floor import floor
     from membench.verbs.load import load
@@ -30,6 +31,7 @@ __all__ = [
     "__version__",
     "bounds",
     "capacity",
+    "check",
     "compare",
     "floor",
     "load",

@@ -9,15 +9,19 @@ from membench.interface.declarations import Architecture, Task, lazy
 from membench.interface.facts import Facts, Shape
 from membench.interface.hookspecs import hookimpl
 from membench.interface.options import option
+from membench.interface.tracker import Event, Listener, Tracker
 
 __all__ = [
     "Architecture",
     "Bound",
+    "Event",
     "Facts",
+    "Listener",
     "NotApplicable",
     "Setting",
     "Shape",
     "Task",
+    "Tracker",
     "Vacuous",
     "hookimpl",
     "lazy",

@@ -45,6 +45,10 @@ VERBS = {
         "regress": "Measure a suite again; exit code 1 if capacity was lost.",
         "compare": "Compare two sets of records; exit code 1 if capacity was lost.",
     },
+    "Extend": {
+        "new": "Make a plugin package: an architecture, a task or a bound.",
+        "check": "Test an architecture against all that membench expects of it.",
+    },
 }
 
 EPILOG = """\b
@@ -54,7 +58,7 @@ Start with:
   membench models aot                        see an architecture's options
 
 \b
-Exit codes: 0 ok, 1 capacity was lost or verification failed, 2 usage error,
+Exit codes: 0 ok, 1 capacity was lost, verification or a check failed, 2 usage error,
   3 a plugin, a trial or a file failed, 4 not everything could be verified,
   130 interrupted."""
 

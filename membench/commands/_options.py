@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -142,6 +142,23 @@ def execution_options(command: F) -> F:
     def wrapped(*arguments: Any, **given: Any) -> Any:
         execution = Execution(**{name: given.pop(name) for name in names})
         return command(*arguments, execution=execution, **given)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def track_option(command: F) -> F:
+    """--track, for a verb that has `execution`, of which it becomes a part."""
+
+    @click.option(
+        "--track",
+        multiple=True,
+        metavar="NAME",
+        callback=_names,
+        help="Also tell an experiment tracker: trackio, wandb, mlflow, or one of a plugin.",
+    )
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, execution: Execution, track: tuple[str, ...], **more: Any) -> Any:
+        return command(*arguments, execution=replace(execution, track=track), **more)
 
     return wrapped  # type: ignore[return-value]
 

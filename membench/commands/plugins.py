@@ -36,7 +36,12 @@ def plugins(as_json: bool, files: tuple[str, ...], block: tuple[str, ...]) -> No
 
 
 def _provided(plugin: Plugin) -> str:
-    parts: dict[str, tuple[Any, ...]] = {"model": plugin.architectures, "task": plugin.tasks, "bound": plugin.bounds}
+    parts: dict[str, tuple[Any, ...]] = {
+        "model": plugin.architectures,
+        "task": plugin.tasks,
+        "bound": plugin.bounds,
+        "tracker": plugin.trackers,
+    }
     return "; ".join(
         f"{kind}{'s' if len(items) > 1 else ''} {', '.join(item.name for item in items)}"
         for kind, items in parts.items()
@@ -55,4 +60,5 @@ def _as_json(plugin: Plugin) -> dict[str, Any]:
         "architectures": [item.name for item in plugin.architectures],
         "tasks": [item.name for item in plugin.tasks],
         "bounds": [item.name for item in plugin.bounds],
+        "trackers": [item.name for item in plugin.trackers],
     }

@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.commands._options import execution_options, json_option, out_option, plugin_options
+from membench.commands._options import execution_options, json_option, out_option, plugin_options, track_option
 from membench.commands._output import announce, listing, print_json
 from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
@@ -48,6 +48,7 @@ def _epilog() -> str:
 )
 @click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Extra points to draw.")
 @execution_options
+@track_option
 @out_option
 @click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option

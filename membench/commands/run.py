@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from membench.commands._options import execution_options, json_option, out_option, plugin_options, request_options
+from membench.commands._options import (
+    execution_options,
+    json_option,
+    out_option,
+    plugin_options,
+    request_options,
+    track_option,
+)
 from membench.commands._output import print_json, show_results
 from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
@@ -47,6 +54,7 @@ def _protocol_help() -> str:
     help="Which parameters a budget counts.",
 )
 @execution_options
+@track_option
 @click.option(
     "--floor", is_flag=True, help="Also find the divergence floor for the model's d; takes seconds per trial."
 )

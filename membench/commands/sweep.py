@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from membench.commands._options import execution_options, json_option, out_option, plugin_options, request_options
+from membench.commands._options import (
+    execution_options,
+    json_option,
+    out_option,
+    plugin_options,
+    request_options,
+    track_option,
+)
 from membench.commands._output import announce, show_results
 from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
@@ -20,6 +27,7 @@ from membench.verbs.sweep import prepare
 @click.command()
 @request_options
 @execution_options
+@track_option
 @out_option
 @click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option

@@ -28,6 +28,7 @@ class Execution:
     executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
     timeout: float | None = None  # seconds for each trial
     memory: int | None = None  # bytes that a worker process and its children may hold
+    track: tuple[str, ...] = ()  # names of trackers that are told what becomes of trials
 
     def __post_init__(self) -> None:
         kind, colon, number = self.device.partition(":")

@@ -23,6 +23,7 @@ class Watcher:
     """What a caller may want to see on the way."""
 
     progress: Callable[[float, str], None] = lambda fraction, text: None
+    started: Callable[[Trial], None] = lambda trial: None  # once, when its job is first heard of
     finished: Callable[[Trial, Record], None] = lambda trial, record: None
 
 
@@ -60,6 +61,7 @@ class _Driver:
     fractions: dict[Job, float] = field(default_factory=dict)
     total: int = 0
     text: str = ""  # the latest words of any job
+    begun: set[tuple[Point, int]] = field(default_factory=set)
 
     def plan(self, jobs: Sequence[Job]) -> None:
         """The jobs that can start now; the rest follows. Probes that an interrupted run left are used."""
@@ -72,12 +74,20 @@ class _Driver:
             self._release(point)
 
     def progress(self, job: Job, fraction: float, text: str) -> None:
+        self.begin(job)
         self.fractions[job], self.text = fraction, text
         self.watcher.progress(sum(self.fractions.values()) / self.total, self.text)
+
+    def begin(self, job: Job) -> None:
+        for key in ((job.point, seed) for seed in job.seeds):
+            if key in self.trials and key not in self.begun:
+                self.begun.add(key)
+                self.watcher.started(self.trials[key])
 
     def keep(self, job: Job, result: Result) -> None:
         if (job.point, result.record.seed) not in self.trials:
             return  # a worker that says it twice
+        self.begin(job)
         trial = self.trials.pop((job.point, result.record.seed))
         self.store.write(trial, result.record, result.weights)
         self.records.append(result.record)

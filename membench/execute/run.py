@@ -11,6 +11,7 @@ from membench.engine.execution import Execution
 from membench.errors import PluginError, UsageError
 from membench.execute.driver import execute
 from membench.execute.progress import watching
+from membench.execute.tracking import tracking
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
 from membench.plan.memory import check_memory
@@ -46,6 +47,8 @@ class Run:
         if execution.memory:
             for trial in {trial.point: trial for trial in trials}.values():
                 check_memory(trial.task, trial.task_config, execution.memory)
+        for name in execution.track:
+            registry.tracker(name).require()
         pending = [trial for trial in trials if overwrite or not _is_done(store, trial, execution)]
         return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store))
 
@@ -58,7 +61,11 @@ class Run:
             for reason, trials in self.stale().items():
                 words = f"measuring {len(trials)} of {len(self.trials)} trials again"
                 print(f"membench: {words}: {reason}", file=sys.stderr)
-        with watching(len(self.pending), show, what) as watcher:
+        trackers = [self.registry.tracker(name) for name in self.execution.track]
+        with (
+            watching(len(self.pending), show, what) as watcher,
+            tracking(trackers, self.pending, self.store.root, watcher) as watcher,
+        ):
             execute(self.pending, self.store, self.registry, self.execution, watcher)
         return [read(self.store.path(trial)).record for trial in self.trials]
 

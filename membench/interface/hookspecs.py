@@ -10,6 +10,7 @@ import pluggy
 if TYPE_CHECKING:
     from membench.interface.bound import Bound
     from membench.interface.declarations import Architecture, Task
+    from membench.interface.tracker import Tracker
 
 hookspec = pluggy.HookspecMarker("membench")
 hookimpl = pluggy.HookimplMarker("membench")
@@ -28,3 +29,8 @@ def membench_tasks() -> Iterable[Task[Any]]:  # type: ignore[empty-body]
 @hookspec
 def membench_bounds() -> Iterable[Bound]:  # type: ignore[empty-body]
     """What is proven about an architecture, or about every model."""
+
+
+@hookspec
+def membench_events() -> Iterable[Tracker]:  # type: ignore[empty-body]
+    """The trackers that this plugin provides: each is told, when asked for, what becomes of trials."""

@@ -21,9 +21,11 @@ from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
 from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
 from membench.interface.process_state import process_state_kept
+from membench.interface.tracker import Tracker
 from membench.printing import plugin_speaks
 
 GROUP = "membench"
+PROVIDED = ("architectures", "tasks", "bounds", "trackers")  # fields of Plugin, in the order of the hooks
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
 NAME_WORDS = "a name is at most 100 letters, digits, '.', '_' and '-'"
 CALLED = {  # fields that are functions, and whether they may be missing
@@ -31,6 +33,7 @@ CALLED = {  # fields that are functions, and whether they may be missing
                    "for_budget": True},
     Task: {"shape": False, "sample": False, "contexts": True},
     Bound: {"value": False},
+    Tracker: {"open": False},
 }  # fmt: skip
 
 
@@ -45,6 +48,7 @@ class Plugin:
     architectures: tuple[Architecture[Any], ...] = ()
     tasks: tuple[Task[Any], ...] = ()
     bounds: tuple[Bound, ...] = ()
+    trackers: tuple[Tracker, ...] = ()
 
     @property
     def distribution(self) -> str:
@@ -140,6 +144,11 @@ class Registry:
         self._require("task", name, known, "list them with: membench tasks")
         return known[name]
 
+    def tracker(self, name: str) -> Tracker:
+        known = {item.name: item for plugin in self.plugins for item in plugin.trackers}
+        self._require("tracker", name, known, "list them with: membench plugins")
+        return known[name]
+
     def add(self, architecture: Architecture[Any]) -> Architecture[Any]:
         """One of this process, which no other could load: for the executor `inline` alone. UsageError for a name taken.
 
@@ -204,9 +213,9 @@ class Registry:
         try:
             with process_state_kept(), plugin_speaks():  # a plugin that changes folders must not move everybody
                 module = load()
-                found = ((_adapted(module, target),), (), ()) if target else _contributions(module)
-            architectures, tasks, bounds = (tuple(replace(one, origin=row.origin) for one in some) for some in found)
-            return replace(row, architectures=architectures, tasks=tasks, bounds=bounds)
+                found = ((_adapted(module, target),), (), (), ()) if target else _contributions(module)
+            provided: list[Any] = [tuple(replace(one, origin=row.origin) for one in some) for some in found]
+            return Plugin(row.name, row.origin, row.status, row.reason, *provided)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may even call sys.exit
@@ -216,7 +225,7 @@ class Registry:
 
     def _settle_duplicates(self) -> None:
         """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
-        for kind in ("architectures", "tasks", "bounds"):
+        for kind in PROVIDED:
             owners: dict[str, list[Plugin]] = {}
             for plugin in self.plugins:
                 for item in getattr(plugin, kind):
@@ -232,12 +241,11 @@ class Registry:
         if self.selection.strict:
             raise PluginError(reason)
         self.plugins = [
-            replace(p, status="failed", reason=reason, architectures=(), tasks=(), bounds=()) if p in losing else p
-            for p in self.plugins
+            Plugin(p.name, p.origin, status="failed", reason=reason) if p in losing else p for p in self.plugins
         ]
 
 
-def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+def _contributions(module: object) -> tuple[tuple[Any, ...], ...]:
     """What one plugin provides, asked through a manager of its own so that no other plugin is involved."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
@@ -249,6 +257,7 @@ def _contributions(module: object) -> tuple[tuple[Any, ...], tuple[Any, ...], tu
         _checked(manager.hook.membench_architectures(), Architecture, "membench_architectures"),
         _checked(manager.hook.membench_tasks(), Task, "membench_tasks"),
         _checked(manager.hook.membench_bounds(), Bound, "membench_bounds"),
+        _checked(manager.hook.membench_events(), Tracker, "membench_events"),
     )
 
 
@@ -277,6 +286,7 @@ def _check_item(item: Any, hook: str) -> None:
     if isinstance(item, Bound):
         _check_choice(item, "quantity", get_args(Quantity))
         _check_choice(item, "direction", get_args(Direction))
+    if isinstance(item, (Bound, Tracker)):
         return
     config: Any = item.config
     if not is_dataclass(config) or not vars(config)["__dataclass_params__"].frozen:

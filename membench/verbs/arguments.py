@@ -12,7 +12,7 @@ from typing import Any
 from membench.engine.execution import Execution, parse_memory
 from membench.errors import UsageError
 from membench.execute.executor import check_executor
-from membench.interface.registry import Registry, Selection, split_target
+from membench.interface.registry import PROVIDED, Registry, Selection, split_target
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
 from membench.printing import printable
@@ -38,7 +38,7 @@ def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
     for plugin in registry.plugins:
         if plugin.name in named and plugin.status == "failed":
             say(f"plugin '{plugin.name}' did not load: {plugin.reason}")
-        elif plugin.name in named and not (plugin.architectures or plugin.tasks or plugin.bounds):
+        elif plugin.name in named and not any(getattr(plugin, kind) for kind in PROVIDED):
             say(f"plugin '{plugin.name}' provides nothing; it implements no membench hook")
     return registry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from membench.execute.run import Run
 from membench.interface.registry import Registry
 from membench.plan import experiment as experiments
 from membench.records.store import Store
-from membench.verbs.arguments import Paths, execution_of, load_registry
+from membench.verbs.arguments import Paths, execution_of, load_registry, several
 
 if TYPE_CHECKING:
     from membench.analysis.reproduce import PlannedExperiment, Reproduction
@@ -39,6 +40,7 @@ def reproduce(
     executor: str | None = None,
     timeout: float | None = None,
     memory: str | int | None = None,
+    track: str | Sequence[str] = (),
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -55,6 +57,7 @@ def reproduce(
         (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
         memory=memory,
     )  # fmt: skip
+    execution = replace(execution, track=tuple(several(track)))
     (planned,) = prepare(
         registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds, metric=metric,
         overlay=Path(overlay) if overlay else None,

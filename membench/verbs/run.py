@@ -56,6 +56,7 @@ def run(
     executor: str | None = None,
     timeout: float | None = None,
     memory: str | int | None = None,
+    track: str | Sequence[str] = (),
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -82,7 +83,7 @@ def run(
         seeds=seeds_of(seeds),
         budgets=budgets_of(budget, count),
     )
-    execution = replace(execution, floor=floor, keep_weights=keep_weights)
+    execution = replace(execution, floor=floor, keep_weights=keep_weights, track=tuple(several(track)))
     planned = prepare(registry, request, execution, Path(out), overwrite=overwrite, shuffle=shuffle)
     return carry_out(planned, show=progress)
 

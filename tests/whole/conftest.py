@@ -63,6 +63,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Enviro
     return make_environment(tmp_path_factory.mktemp("environment"), wheel)
 
 
+@pytest.fixture
+def own_environment(tmp_path: Path, wheel: Path) -> Environment:
+    """One that a test may install things into."""
+    return make_environment(tmp_path / "environment", wheel)
+
+
 ENTRY = 'aot = "membench_aot"'
 PLUGIN = f"""
 [build-system]

@@ -1,0 +1,1 @@
+"""What membench expects of an architecture, tested one by one, with advice."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from membench.interface.declarations import Architecture, Task
 
 hookspec = pluggy.HookspecMarker("membench")
+# Marks a function of a plugin as its implementation of the hook of the same name.
 hookimpl = pluggy.HookimplMarker("membench")
 
 

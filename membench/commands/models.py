@@ -27,7 +27,7 @@ def models(name: str | None, as_json: bool, files: tuple[str, ...], block: tuple
     membench models aot
     """
     registry = load_registry(files, block)
-    chosen = [registry.architecture(name)] if name else list(registry.architectures.values())
+    chosen = [registry.declared(name)] if name else list(registry.architectures.values())
     if as_json:
         print_json([_as_json(registry, one) for one in chosen])
     elif name:
@@ -45,6 +45,7 @@ def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
         "version": one.origin.version,
         "constructions": list(one.constructions),
         "kernel": one.kernel is not None,
+        "missing": one.missing,
         "options": option_rows(one.config),
     }
 
@@ -52,14 +53,18 @@ def _as_json(registry: Registry, one: Architecture[Any]) -> dict[str, Any]:
 def _show_all(registry: Registry, chosen: list[Architecture[Any]]) -> None:
     table = listing("", "model", "from", "summary")
     for one in chosen:
-        table.add_row(one.name, *map(escape, (str(one.origin), str(one.summary))))
+        table.add_row(one.name, *map(escape, (str(one.origin), _summary(one))))
     console().print(table)
     console().print("\nOptions of one: membench models NAME", style="dim")
 
 
+def _summary(one: Architecture[Any]) -> str:
+    return f"{one.summary}; {one.missing}" if one.missing else str(one.summary)
+
+
 def _show_one(registry: Registry, one: Architecture[Any]) -> None:
     out = console()
-    about = escape(f"{one.summary}\nFrom {one.origin}. {one.reference}\n")
+    about = escape(f"{_summary(one)}\nFrom {one.origin}. {one.reference}\n")
     out.print(f"[bold]{one.name}[/bold]  {about}")
     out.print(options_table(one.config, "-M"))
     if one.constructions:

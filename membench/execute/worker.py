@@ -221,7 +221,9 @@ class _JobRunner:
             size=asdict(size),
             bounds=bounds,
             trace={**outcome.trace, "paths": sorted(bench.paths), "notes": notes},
-            environment=describe_environment(bench.execution.device, self.job.threads, dtype),
+            environment=describe_environment(
+                bench.execution.device, self.job.threads, dtype, bench.architecture.packages
+            ),
             run=self._timing(replicas),
             weights=weights.describe(content, f"{self.job.point.id}-s{outcome.seed}") if content else None,
         )

@@ -27,8 +27,8 @@ class Vacuous(NotApplicable):
 class Setting:
     """What a bound may look at. It never sees weights: what is proven does not depend on training."""
 
-    architecture: str
-    config: Any
+    architecture: str  # its name
+    config: Any  # of the architecture, as its dataclass
     facts: Facts
     parameters: int | None = None  # trainable numbers of the model, when it is known
     bits: int | None = None  # that each of them is stored in, when it is known: those of the weights' float type
@@ -50,14 +50,14 @@ class Bound:
     """
 
     name: str
-    summary: str
-    formula: str
-    quantity: Quantity
-    direction: Direction
-    reference: str
+    summary: str  # one sentence
+    formula: str  # in plain text
+    quantity: Quantity  # that the value is one of
+    direction: Direction  # on which side of it the truth lies
+    reference: str  # citation
     value: Callable[[Setting], float]
     architecture: str | None = None  # None: holds whatever the architecture
-    latex: str = ""
+    latex: str = ""  # the formula for figures
     expected: bool = False  # holds on average over independent, uniformly random labels, not for each labelling
     expensive: bool = False  # takes longer than a few milliseconds
     restricted_to: str | None = None  # the models or the sense that it is limited to, None: all of the architecture

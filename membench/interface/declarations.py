@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -44,12 +45,12 @@ class Architecture(Generic[C]):
     train to other numbers: finished trials of an older version are measured again.
     """
 
-    name: str
+    name: str  # what --model takes
     version: int = 1
-    summary: str
+    summary: str  # one line for listings
     reference: str  # citation
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -M options
-    build: Callable[[Shape, C], nn.Module]
+    build: Callable[[Shape, C], nn.Module]  # with its initial weights, which nothing changes before training
     check: Callable[[Shape, C], None] | None = None  # raises ValueError when config and shape do not fit; no torch
     bottleneck: Callable[[C], int] | None = None  # the dimension that the logits are a linear function of
     identifiable: Callable[[Shape, C], int] | None = None  # directions of the parameters that change the function
@@ -57,18 +58,26 @@ class Architecture(Generic[C]):
     constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default
     kernel: Kernel | None = None  # fused training of many replicas; optional, never needed
     for_budget: Callable[[Shape, int], C] | None = None  # the config that best uses a number of parameters
+    packages: Mapping[str, str] = field(default_factory=dict)  # `build` imports, beyond torch, and what pip calls them
     origin: Origin = UNKNOWN  # set by the registry
+
+    @property
+    def missing(self) -> str:
+        """What to install before a model can be built, in words; empty when all is here. Imports nothing."""
+        absent = {name: pip for name, pip in self.packages.items() if find_spec(name.partition(".")[0]) is None}
+        lines = " ".join(f"'{pip}'" for pip in dict.fromkeys(absent.values()))
+        return f"needs {' and '.join(absent)}: pip install {lines}" if absent else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Generic[C]):
     """A family of facts. `version` changes whenever the same config and seed would give other facts."""
 
-    name: str
+    name: str  # what --task takes
     version: int
-    summary: str
+    summary: str  # one line for listings
     config: type[C]  # a frozen dataclass; its fields, made by `option`, are the -T options
-    shape: Callable[[C], Shape]
-    sample: Callable[[C, np.random.Generator], Facts]
+    shape: Callable[[C], Shape]  # known before any facts are drawn
+    sample: Callable[[C, np.random.Generator], Facts]  # drawn from this generator and nothing else
     contexts: Callable[[C], int] | None = None  # how many it samples, so that what would not fit is refused at once
     origin: Origin = UNKNOWN  # set by the registry

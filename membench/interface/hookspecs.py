@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from membench.interface.tracker import Tracker
 
 hookspec = pluggy.HookspecMarker("membench")
+# Marks a function of a plugin as its implementation of the hook of the same name.
 hookimpl = pluggy.HookimplMarker("membench")
 
 

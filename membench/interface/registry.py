@@ -132,12 +132,24 @@ class Registry:
         return replace(self.selection, needed=tuple(sorted(rows)))
 
     def architecture(self, name: str) -> Architecture[Any]:
-        """By its name, or a class in a file as path.py:Class."""
+        """By its name, or a class in a file as path.py:Class. UsageError when a package that it wraps is missing."""
+        found = self.declared(name)
+        if found.missing:
+            raise UsageError(f"architecture '{name}' {found.missing}")
+        return found
+
+    def declared(self, name: str) -> Architecture[Any]:
+        """The same, whether its models can be built here or not."""
         if is_target(name):
             return self._from_target(_resolved(name))
         known = self.architectures
         self._require("architecture", name, known, "list them with: membench models")
         return known[name]
+
+    @property
+    def installed(self) -> dict[str, Architecture[Any]]:
+        """The architectures whose models can be built here: all that `all` stands for."""
+        return {name: one for name, one in self.architectures.items() if not one.missing}
 
     def task(self, name: str) -> Task[Any]:
         known = self.tasks

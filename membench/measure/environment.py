@@ -6,6 +6,7 @@ import functools
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from membench import __version__
 
 
-def describe_environment(device: str, threads: int, dtype: str) -> dict[str, Any]:
+def describe_environment(device: str, threads: int, dtype: str, packages: Iterable[str] = ()) -> dict[str, Any]:
+    """`packages` are those that the architecture wraps."""
     return {
         "membench": __version__,
         "python": platform.python_version(),
@@ -24,6 +26,7 @@ def describe_environment(device: str, threads: int, dtype: str) -> dict[str, Any
         "threads": threads,
         "device": device,
         "dtype": dtype,
+        **{name: _version(name) for name in packages},
     }
 
 

@@ -39,9 +39,7 @@ def plan(registry: Registry, request: Request, left_out: Callable[[str], None] =
     An architecture that does not fit a budget is left out, with a reason, unless none fits.
     """
     mistakes = _Mistakes()
-    architectures = (
-        mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
-    )
+    architectures = mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.installed)) or []
     tasks = mistakes.collect(lambda: _chosen(request.tasks, registry.task, registry.tasks)) or []
     protocol = mistakes.collect(lambda: get_protocol(request.protocol))
     models = mistakes.collect(lambda: _grids(architectures, request.model_options, "model", "membench models"))
@@ -98,9 +96,7 @@ def to_tune(registry: Registry, request: Request) -> list[tuple[Architecture[Any
     if not request.budgets:
         raise UsageError("tune needs a budget: a number of parameters such as 3k, 10000 or 1.5M")
     mistakes = _Mistakes()
-    architectures = (
-        mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.architectures)) or []
-    )
+    architectures = mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.installed)) or []
     tasks = mistakes.collect(lambda: _chosen(request.tasks, registry.task, registry.tasks)) or []
     data = mistakes.collect(lambda: _grids(tasks, request.task_options, "task", "membench tasks")) or []
     protocol = mistakes.collect(lambda: get_protocol(request.protocol))

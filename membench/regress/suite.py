@@ -152,10 +152,14 @@ def _trials(registry: Registry, one: Watched, models: Sequence[str], seeds: Sequ
 
 
 def _chosen(registry: Registry, one: Watched) -> list[str]:
-    """The names of a trial's architectures; `all` are those that its protocol can be used on."""
+    """The names of a trial's architectures.
+
+    `all` are those that its protocol can be used on, without bridges: what those compute changes with the release of a
+    package that is not ours, and a gate would compare that.
+    """
     if one.models != (ALL,):
         return [registry.architecture(name).name for name in one.models]
-    return [name for name, each in registry.architectures.items() if _usable(one.protocol, each)]
+    return [name for name, each in registry.architectures.items() if not each.packages and _usable(one.protocol, each)]
 
 
 def _usable(name: str, architecture: Architecture[Any]) -> bool:

@@ -18,6 +18,7 @@ import membench_linear_memory
 import membench_lookup
 import membench_mlp_transformer
 import membench_sequence_encoder
+import membench_torch
 from membench.api import Architecture, Shape
 from membench.interface.options import options_of, validate
 
@@ -28,6 +29,7 @@ PACKAGES = (
     membench_attention_mlp,
     membench_sequence_encoder,
     membench_lookup,
+    membench_torch,
 )
 ARCHITECTURES: dict[str, Architecture[Any]] = {
     one.name: one for package in PACKAGES for one in package.membench_architectures()
@@ -47,6 +49,12 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("attention-mlp", {"d": 4, "w": 6, "mask": "weights", "omega": 3.0}),
     ("sequence-encoder", {"d": 4}),
     ("lookup", {}),
+    ("lstm", {"d": 3, "w": 4}),
+    ("lstm", {"d": 4, "layers": 2}),
+    ("gru", {"d": 3, "w": 4}),
+    ("gru", {"d": 4, "layers": 2}),
+    ("transformer-encoder", {"d": 4}),
+    ("transformer-encoder", {"d": 4, "heads": 1, "w": 3, "layers": 2, "norm_first": True}),
 ]
 each_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 

@@ -325,10 +325,11 @@ class _Lane:
         self, rates: torch.Tensor, batches: Batches | None, slack: torch.Tensor | None, finishes: bool
     ) -> NDArray[np.float32]:
         steps = rates.shape[1]
-        rates = rates.to(self.device, self.weights.dtype, copy=True)
+        rates = rates.to(self.device, self.weights.dtype)
         slack = None if slack is None else slack.to(self.device, self.weights.dtype)
         self.strict = finishes
-        corrections = self._corrections(steps)
+        first, second = self._corrections(steps)
+        sizes, roots = rates.T[..., None] / first, second.unbind()  # [steps, R, 1], and [R, 1] for each step
         seen = torch.full((2, self.count, steps), torch.nan, device=self.device, dtype=self.weights.dtype)
         for step in range(steps):
             self.slack = None if slack is None else slack[:, step, None]
@@ -339,10 +340,10 @@ class _Lane:
             if hits is not None:
                 seen[1, :, step] = hits
                 if finishes:
-                    rates[hits >= ALL_RIGHT, step:] = 0  # what was seen to be right is kept as it is
-                    if not rates[:, step:].any():
+                    sizes[step:, hits >= ALL_RIGHT] = 0  # what was seen to be right is kept as it is
+                    if not sizes[step:].any():
                         break
-            self._adam(gradient, rates[:, step, None], corrections[:, :, step, None])
+            self._adam(gradient, sizes[step], roots[step])
         result: NDArray[np.float32] = seen.float().cpu().numpy()
         return result
 
@@ -350,6 +351,7 @@ class _Lane:
         """Gradient, loss and accuracy over all facts, a chunk of contexts at a time where they are many."""
         at_once = self.rows_at_once
         gradient, losses, hits = self._part(slice(0, at_once), look)
+        gradient = gradient if at_once >= self.prior.shape[1] else gradient.clone()  # the next one may take its place
         for start in range(at_once, self.prior.shape[1], at_once):
             more = self._part(slice(start, start + at_once), look)
             gradient, losses = gradient + more[0], losses + more[1]
@@ -428,19 +430,19 @@ class _Lane:
         return {name: _shaped(part, form) for (name, form), part in zip(self.forms.items(), parts, strict=True)}
 
     def _corrections(self, steps: int) -> torch.Tensor:
-        """What Adam divides its two averages by at each step, because they start from zero: [2, R, steps]."""
+        """What Adam divides its average and its root at each step by, because they start from 0: [2, steps, R, 1]."""
         count = self.steps + 1 + np.arange(steps)
-        found = 1 - self.betas.T[:, :, None] ** count
+        found = 1 - self.betas.T[:, None, :, None] ** count[:, None, None]
         return torch.from_numpy(np.stack([found[0], np.sqrt(found[1])])).to(self.device, self.weights.dtype)
 
     @torch.no_grad()
-    def _adam(self, gradient: torch.Tensor, rates: torch.Tensor, corrections: torch.Tensor) -> None:
-        """One step of Adam for all replicas, each with its own rate [R, 1] and betas."""
+    def _adam(self, gradient: torch.Tensor, size: torch.Tensor, root: torch.Tensor) -> None:
+        """One step of Adam for all replicas, each with its own betas, size of the step [R, 1] and correction [R, 1]."""
         self.steps += 1
         self.mean.lerp_(gradient, self.fractions[0])
         self.square.lerp_(gradient.square(), self.fractions[1])
-        denominator = self.square.sqrt().div_(corrections[1]).add_(EPSILON)
-        self.weights.sub_(self.mean.div(denominator).mul_(rates / corrections[0]))
+        denominator = self.square.sqrt().div_(root).add_(EPSILON)
+        self.weights.sub_(self.mean.div(denominator).mul_(size))
 
 
 class _Alone(_Lane):
@@ -459,7 +461,7 @@ class _Alone(_Lane):
     def _differentiated(self, total: torch.Tensor) -> torch.Tensor:
         self.gradient.zero_()
         total.backward()  # not autograd.grad, which checkpoints inside the module may refuse
-        return self.gradient.clone()
+        return self.gradient
 
     def _pure_logits(self, weights: torch.Tensor, constants: Any, tokens: torch.Tensor) -> torch.Tensor:
         named = {name: value[0] for name, value in self._named(weights).items()}

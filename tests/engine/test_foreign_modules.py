@@ -61,6 +61,8 @@ class SharedModule(Plain):
 
 
 class Complex(Plain):
+    phase: torch.Tensor
+
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.turn = nn.Parameter(torch.randn(D, D, dtype=torch.complex64))
@@ -72,7 +74,8 @@ class Complex(Plain):
 
 class InnerGrad(Plain):
     def odd(self, x: torch.Tensor) -> torch.Tensor:
-        return x - 0.1 * torch.func.grad(lambda y: (y**3).sum())(x)
+        gradient: torch.Tensor = torch.func.grad(lambda y: (y**3).sum())(x)
+        return x - 0.1 * gradient
 
 
 class InnerAutograd(Plain):

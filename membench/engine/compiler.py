@@ -9,15 +9,18 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from membench.errors import NotApplicable
 
 COMPILERS = ("c++", "g++", "clang++")
+MAX_SECONDS = 300.0  # for the compiler; it takes a few
 HEADERS = Path(__file__).parent  # kernel.hpp and transformer.hpp are here
 # Of what -ffast-math stands for, only what leaves every sum in its order: a training must repeat bit for bit.
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
@@ -30,13 +33,34 @@ def library(source: Path) -> ctypes.CDLL:
     """
     compiler = find_compiler()
     flags = [*FLAGS, f"-I{HEADERS}"]
-    target = cache_folder() / f"{source.parent.name}-{_digest(source, compiler, flags)}.so"
-    if not target.exists():
-        _compile([*compiler, *flags, str(source)], target)
+    stem = f"{source.parent.name}-{_digest(source, compiler, flags)}"
+    for kept in sorted(cache_folder().glob(f"{stem}-*.so")):
+        if _is_sound(kept):
+            with suppress(OSError):  # it was made for another system: then it is made again
+                return ctypes.CDLL(str(kept))
+    made = _compile([*compiler, *flags, str(source)], cache_folder(), stem)
     try:
-        return ctypes.CDLL(str(target))
+        return ctypes.CDLL(str(made))
     except OSError as error:
         raise NotApplicable(f"cannot load the compiled kernel: {error}") from error
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether a file is what was compiled: ours or the administrator's, nobody else's to change, and whole.
+
+    Its name has the digest of its content. Loading half a library would kill the process, and anybody's would run it.
+    """
+    try:
+        found = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(found.st_mode) else b""
+    except OSError:
+        return False
+    is_ours = found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022
+    return is_ours and path.stem.endswith(f"-{_content_digest(content)}")
+
+
+def _content_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:20]
 
 
 def find_compiler() -> tuple[str, ...]:
@@ -90,27 +114,37 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(telling)}))
 
 
-def _compile(command: Sequence[str], target: Path) -> None:
+def _compile(command: Sequence[str], cache: Path, stem: str) -> Path:
     """Other processes may be doing the same: each writes a file of its own, and puts it in place when complete."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            built = Path(folder) / target.name
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            built = Path(folder) / f"{stem}.so"
             done = _run([*command, _native(), "-o", str(built)])
             if done.returncode != 0:  # not every compiler knows its own processor
                 done = _run([*command, "-o", str(built)])
             if done.returncode != 0:
                 raise NotApplicable(f"{command[0]} could not compile the kernel: {_first_line(done.stderr)}")
+            built.chmod(0o755)  # whatever the umask: what others may write to is not loaded again
+            target = cache / f"{stem}-{_content_digest(built.read_bytes())}.so"
             os.replace(built, target)
+            return target
     except OSError as error:
         raise NotApplicable(f"cannot keep a compiled kernel: {error}") from error
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise NotApplicable(f"cannot start {command[0]}: {error}") from error
+    """Into files and not through pipes, which a child of a compiler that was ended would keep open."""
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False,
+                                  timeout=MAX_SECONDS)  # fmt: skip
+        except OSError as error:
+            raise NotApplicable(f"cannot start {command[0]}: {error}") from error
+        except subprocess.TimeoutExpired:
+            raise NotApplicable(f"{command[0]} took more than {MAX_SECONDS:g} s") from None
+        texts = [(file.seek(0), file.read())[1] for file in (out, err)]
+    return subprocess.CompletedProcess(command, done.returncode, *texts)
 
 
 def _first_line(text: str) -> str:

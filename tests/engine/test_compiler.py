@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,12 +89,50 @@ def test_a_compiler_that_does_not_know_its_processor_will_do(
     assert library(source).answer() == 42
 
 
-def test_a_library_that_does_not_load_is_not_applicable(
-    source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache.mkdir()
-    monkeypatch.setattr(compiler, "_compile", lambda command, target: target.write_text("not a library"))
+def test_a_library_that_does_not_load_is_not_applicable(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(script(source.parent / "cc", 'for last; do :; done; echo "no library" > "$last"\n')))
     with pytest.raises(NotApplicable, match="cannot load the compiled kernel"):
+        library(source)
+
+
+def truncate(kept: Path) -> None:
+    kept.write_bytes(kept.read_bytes()[:5000])
+
+
+def fill_with_garbage(kept: Path) -> None:
+    kept.write_bytes(b"\x7fELF garbage")
+
+
+def open_to_all(kept: Path) -> None:
+    kept.chmod(0o777)
+
+
+def give_away(kept: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(kept, 12345, 12345)
+
+
+@pytest.mark.parametrize("spoil", [truncate, fill_with_garbage, open_to_all, give_away])
+def test_a_kept_library_that_cannot_be_trusted_is_made_again(
+    source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None]
+) -> None:
+    program = "import sys, pathlib; from membench.engine.compiler import library; " \
+              "print(library(pathlib.Path(sys.argv[1])).answer())"  # fmt: skip
+    command = [sys.executable, "-c", program, str(source)]  # where half a library ends no test
+    for _ in range(2):
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "42\n"
+        (kept,) = cache.iterdir()
+        assert compiler._is_sound(kept)
+        spoil(kept)
+        assert not compiler._is_sound(kept)
+
+
+def test_a_compiler_that_hangs_is_not_waited_for(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = 'case "$1" in --version) exec c++ --version;; esac\nsleep 600\n'
+    monkeypatch.setenv("CXX", str(script(tmp_path / "hanging", hanging)))
+    monkeypatch.setattr(compiler, "MAX_SECONDS", 1.0)
+    with pytest.raises(NotApplicable, match="hanging took more than 1 s"):
         library(source)
 
 

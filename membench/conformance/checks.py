@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from membench.conformance.subject import Subject, seeded
 from membench.engine.general import GeneralTrainer, why_not_batched
@@ -352,7 +354,7 @@ def _device(subject: Subject) -> None:
     module = subject.build().eval().to(device)
     tokens = subject.tokens().to(device)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _OneDevice():
             logits = module(tokens)
         left = logits.device.type != device
     except Exception as error:
@@ -368,6 +370,20 @@ def _device(subject: Subject) -> None:
         raise Problem(
             "moved to another device, it answers on the one it was built on", "move nothing to a device yourself"
         )
+
+
+class _OneDevice(TorchDispatchMode):
+    """Refuses an operation on two devices, as a GPU does; 'meta' would let many of them pass."""
+
+    MAY_MIX = ("copy", "index", "to")  # they move things, or take positions from anywhere
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor) and one.dim() > 0]
+        devices = sorted({one.device.type for one in tensors})
+        name = func.overloadpacket.__name__
+        if len(devices) > 1 and not any(word in name for word in self.MAY_MIX):
+            raise RuntimeError(f"expected all tensors on the same device, but {name} got {' and '.join(devices)}")
+        return func(*args, **(kwargs or {}))
 
 
 def _is_about_devices(error: Exception) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,11 @@ class StaysBehind(Sound):
         return super().forward(tokens) + torch.zeros(self.out.out_features)
 
 
+class NotRegistered(UnregisteredDraw):
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.out(self.features(tokens) @ self.mixing)
+
+
 class Tied(Sound):
     """One weight in two places, as torch means it to be shared."""
 
@@ -240,6 +246,7 @@ def test_what_is_built_in_passes(name: str) -> None:
         (TiedByMemory, "parameters", "'out.bias' lies in the memory of 'gate'"),
         (GrowsAsItTrains, "parameters", "changes: 351 built"),
         (StaysBehind, "device", "raised RuntimeError"),
+        (NotRegistered, "device", "not registered are 'mixing'"),
     ],
 )
 def test_a_planted_fault_is_found(model: Callable[..., nn.Module], check: str, words: str) -> None:
@@ -385,6 +392,18 @@ def test_the_command_says_what_why_and_how_and_ends_with_1(tmp_path: Path) -> No
     assert data["passed"] is False
     assert {one["check"] for one in data["results"] if one["outcome"] == "failed"} == {"declaration", "config"}
     assert all(one["mend"] for one in data["results"] if one["outcome"] == "failed")
+
+
+def test_the_example_of_the_documentation_is_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text("utf-8")
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if "class MyModel" in code]
+    (tmp_path / "my_layer.py").write_text(f"import torch\nfrom torch import nn\n\n\n{code}", encoding="utf-8")
+    shown = CliRunner().invoke(cli, ["check", f"{tmp_path}/my_layer.py:MyModel"])
+    printed = shown.stdout[shown.stdout.index("state-dict: ") :].splitlines()
+    assert [line for line in printed if "a step takes" not in line] == [
+        line for line in page[page.index("state-dict: ") :].split("```")[0].splitlines() if "a step takes" not in line
+    ]
+    assert all(f"| {one.name} | {one.expected} |" in page.replace("`", "") for one in CHECKS)
 
 
 def test_the_command_ends_with_0_where_nothing_is_wrong() -> None:

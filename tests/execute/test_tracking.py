@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,19 @@ def test_a_tracker_that_fails_costs_one_line(
     assert "a tracker that talks" in shown.err
     assert shown.out == ""
     assert [row[0] for row in events(tmp_path)].count("finished") == 2
+
+
+def test_the_tracker_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text("utf-8")
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if "membench_events" in code]
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    results = run(tmp_path, tmp_path / "mine.py", track="log", seeds=1)
+    accuracy = results.records[0].metrics["accuracy"]
+    lines = (tmp_path / "trials.log").read_text("utf-8").splitlines()
+    assert lines == [f"{kind} lookup on bigram, seed 0 None" for kind in ("planned", "started")] + [
+        f"finished lookup on bigram, seed 0 {accuracy}"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ def test_the_wheel_adds_nothing_but_membench_to_site_packages(wheel: Path) -> No
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert {"membench", "membench_tasks", "membench_leaderboard", "membench_aot"} <= tops
     assert "membench/py.typed" in names
+    assert "membench/scaffold/architecture/@package@/model.py.template" in names
     page = {"__init__.py", "page.html", "tables.html", "panel.html", "page.css", "page.js"}
     assert {f"membench_leaderboard/page/{name}" for name in page} <= set(names)
 

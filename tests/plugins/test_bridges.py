@@ -231,7 +231,7 @@ def test_listing_them_imports_none() -> None:
     script = (
         "import sys\nfrom click.testing import CliRunner\nfrom membench.cli import cli\n"
         "assert CliRunner().invoke(cli, ['models']).exit_code == 0\n"
-        f"sys.exit(', '.join(name for name in {['torch', *packages]} if name in sys.modules))"
+        f"sys.exit(', '.join(name for name in {['torch', *packages]} if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

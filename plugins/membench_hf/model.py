@@ -100,6 +100,7 @@ def translate(shape: Shape, config: HFConfig) -> Any:
     values |= dict.fromkeys(known.intersection(SPECIAL), None)
     values |= {name: config.dropout for name in known if name.endswith(("dropout", "pdrop", "dropout_prob"))}
     values |= dict.fromkeys(known.intersection({"layerdrop"}), 0.0)
+    values |= dict.fromkeys(known.intersection({"use_associative_scan"}), False)  # compiled for long texts
     try:
         return kind(vocab_size=max(shape.vocab, shape.answers), **values)
     except Exception as error:  # what a config's own validation raises has many types

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import membench
 from membench.api import Shape
+from membench.cli import cli
 from membench.errors import UsageError
 from membench.interface.registry import Registry
+from membench.plan.request import Request, plan
 
 REGISTRY = Registry()
 BRIDGES = {name: one for name, one in REGISTRY.architectures.items() if one.packages}
@@ -188,3 +193,45 @@ def test_a_short_training_is_recorded_with_the_version_of_the_package(
     for record in results.records:
         assert record.environment[package] == version(package)
         assert record.trace["notes"] == []  # nothing kept replicas from being trained together
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("membench.interface.declarations.find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("nothing_installed")
+@pytest.mark.parametrize(("name", "extra"), [("x-transformers", "x-transformers"), ("hf", "hf"), ("mamba", "mamba")])
+def test_a_missing_package_is_one_sentence_with_the_line_to_type(name: str, extra: str) -> None:
+    with pytest.raises(UsageError, match=rf"'{name}' needs \w+: pip install 'membench\[{extra}\]'$") as caught:
+        membench.run(name, "bigram")
+    assert caught.value.exit_code == 2
+    assert REGISTRY.declared(name).name == name
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_all_are_those_that_can_be_built_here() -> None:
+    trials = plan(REGISTRY, Request(["all"], ["bigram"], seeds=[0]))
+    assert {trial.architecture.name for trial in trials} == set(REGISTRY.architectures) - set(BRIDGES)
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_models_lists_what_is_missing() -> None:
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(cli, ["models"]).output
+    assert shown.count("; needs ") == len(BRIDGES)
+    assert "needs transformers: pip install 'membench[hf]'" in shown
+    one = CliRunner(env={"COLUMNS": "200"}).invoke(cli, ["models", "hf"])
+    assert one.exit_code == 0
+    assert "pip install 'membench[hf]'" in one.output
+    assert "n_embd" in one.output
+
+
+def test_listing_them_imports_none() -> None:
+    packages = [package for one in BRIDGES.values() for package in one.packages]
+    script = (
+        "import sys\nfrom click.testing import CliRunner\nfrom membench.cli import cli\n"
+        "assert CliRunner().invoke(cli, ['models']).exit_code == 0\n"
+        f"sys.exit(', '.join(name for name in {['torch', *packages]} if name in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

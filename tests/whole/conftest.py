@@ -29,8 +29,8 @@ class Environment:
     def site_packages(self) -> Path:
         return next((self.folder / "lib").glob("python*/site-packages"))
 
-    def install(self, what: Path) -> None:
-        words = ["--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed", "--quiet", str(what)]
+    def install(self, *what: str | Path) -> None:
+        words = ["--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed", "--quiet", *map(str, what)]
         subprocess.run([sys.executable, "-m", "pip", "--python", self.python, "install", *words], check=True)
 
     def membench(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

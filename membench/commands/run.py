@@ -93,13 +93,12 @@ def run(
 
 
 def _announce(planned: Run, as_json: bool) -> None:
-    paths = {planned.store.path(trial) for trial in planned.pending}
     rows = [
         {
             "path": str(planned.store.path(trial)),
             "trial": trial.describe(),
             "seed": trial.seed,
-            "runs": planned.store.path(trial) in paths,
+            "runs": (trial.id, trial.seed) not in planned.found,
         }
         for trial in planned.trials
     ]

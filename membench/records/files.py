@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 
 class NotAFile(ValueError):
@@ -13,26 +15,34 @@ class NotAFile(ValueError):
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """What is in a regular file of sensible size: reading a device or a pipe might never end. Raises NotAFile."""
+    """What is in a regular file of sensible size. Raises NotAFile."""
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            raise NotAFile(f"it has {size:,} bytes, and at most {most:,} are read")
+        try:
+            return file.read(most)
+        except OSError as error:
+            raise _unreadable(error) from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, to be read: reading a device or a pipe might never end. Raises NotAFile."""
     try:
         # without blocking: opening a pipe that nobody writes to would wait for ever
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise NotAFile("it is not a regular file")
-            if found.st_size > most:
-                raise NotAFile(f"it has {found.st_size:,} bytes, and at most {most:,} are read")
-            return file.read(most)
-    except IsADirectoryError:
-        raise NotAFile("it is not a regular file") from None
     except (OSError, ValueError) as error:
-        if isinstance(error, NotAFile):
-            raise
-        raise NotAFile(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise _unreadable(error) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotAFile("it is not a regular file")
+    return os.fdopen(handle, "rb")
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def _unreadable(error: Exception) -> NotAFile:
+    return NotAFile(f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """A reader sees the old file or the new one, never a part, whatever happens in between.
 
     What a symbolic link leads to is replaced, and the link stays. OSError for anything there that is not a regular
@@ -44,7 +54,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            if isinstance(content, (str, bytes)):
+                file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            else:
+                file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it private; records are to be shared

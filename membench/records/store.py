@@ -16,7 +16,7 @@ from membench.errors import UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.origin import Code
 from membench.plan.trial import Point, Trial
-from membench.records.files import NotAFile, read_regular, write_atomically
+from membench.records.files import NotAFile, read_regular, remove_leftovers, write_atomically
 from membench.records.pack import CURVES, Damaged, NotAPack, read_pack
 from membench.records.pack import SUFFIX as PACK
 from membench.records.record import NewerSchema, Record
@@ -155,18 +155,22 @@ class Store:
     def write(self, trial: Trial, record: Record, weights: bytes | None = None) -> Path:
         """Weights first, so that a record that names weights has them."""
         path = self.path(trial)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if weights is not None:
-            write_atomically(path.with_suffix(SUFFIX), weights)
-        write_atomically(path, record.to_json())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if weights is not None:
+                write_atomically(path.with_suffix(SUFFIX), weights)
+            write_atomically(path, record.to_json())
+        except OSError as error:  # a full disk does not say where it is
+            raise OSError(error.errno, f"{error.strerror or error}; finished trials are kept", str(path)) from None
         return path
 
     def check(self) -> None:
-        """UsageError unless the folder can be written to."""
+        """UsageError unless the folder can be written to. What killed runs left half-written is removed."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
+            remove_leftovers(self.root)
         except OSError as error:
             raise UsageError(
                 f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"

@@ -7,7 +7,7 @@ from typing import Any
 
 from membench.records.record import Record
 
-TOLERANCE = 0.05  # of the larger one, between machines; docs/records.md says what was measured
+TOLERANCE = 0.05  # of the larger one, between machines: a rule, wide enough for long trainings to drift apart
 SMALL = 0.02  # difference that is always fine between machines: a divergence near 0 has no first digit to agree in
 
 

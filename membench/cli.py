@@ -44,6 +44,7 @@ VERBS = {
         "baseline": "Write the baseline that `membench regress` compares with.",
         "regress": "Measure a suite again; exit code 1 if capacity was lost.",
         "compare": "Compare two sets of records; exit code 1 if capacity was lost.",
+        "results": "Merge, check and pack folders of records.",
     },
     "Extend": {
         "new": "Make a plugin package: an architecture, a task or a bound.",

@@ -1,4 +1,4 @@
-"""Publish records: `python -m membench_leaderboard.publish results/` writes the compact files and docs/board.md.
+"""Publish records: `python -m membench_leaderboard.publish results/` writes the packs and docs/board.md.
 
 For maintainers, in a checkout: what is written there comes with the next release of the package.
 """
@@ -102,7 +102,7 @@ def _by_point(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
 
 
 def publish(new: Iterable[Entry], source: str, root: Path, *, fresh: bool = False) -> list[Path]:
-    """Write one compact file for each task below root/source; of two records of one trial, the new one stays."""
+    """Write one pack for each task below root/source; of two records of one trial, the new one stays."""
     before = [] if fresh else published_entries(source, root)
     merged = {(one.record.id, one.record.seed): one for one in (*before, *new)}
     by_task: dict[str, list[Entry]] = {}

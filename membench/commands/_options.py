@@ -15,6 +15,7 @@ from membench.engine.protocols.protocol import PROTOCOLS
 from membench.errors import UsageError
 from membench.execute.executor import EXECUTORS
 from membench.plan.request import Request
+from membench.plan.shard import Shard
 from membench.verbs.arguments import MAX_SEEDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +60,13 @@ def _memory(context: click.Context, parameter: click.Parameter, text: str | None
 def _names(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
+
+def _shard(context: click.Context, parameter: click.Parameter, text: str | None) -> Shard | None:
+    return None if text is None else Shard.parse(text)
+
+
+shard_option = click.option("--shard", callback=_shard, metavar="3/100",
+                            help="Only this part of the grid, for one of many machines.")  # fmt: skip
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict
@@ -18,6 +20,7 @@ from membench.printing import as_json, console
 
 if TYPE_CHECKING:
     from membench.execute.run import Run
+    from membench.plan.shard import Shard
     from membench.regress.compare import Comparisons
     from membench.results import Results
 
@@ -129,6 +132,17 @@ def announce(planned: Run, as_json: bool) -> None:
     if pending:
         workers = planned.execution.workers
         click.echo(f"{time_needed}, with {workers} worker process{'' if workers == 1 else 'es'}")
+
+
+def announce_array(shard: Shard | None) -> None:
+    """The line that has SLURM run every shard of this command, where one of them was asked for."""
+    if shard is None:
+        return
+    words = [word for word in sys.argv[1:] if word not in ("--dry-run", "--json")]
+    at = next((place for place, word in enumerate(words) if word.startswith("--shard")), len(words))
+    rest = shlex.join(["membench", *words[:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :]])
+    line = shlex.quote(f"{rest} --shard $SLURM_ARRAY_TASK_ID/{shard.count}")
+    click.echo(f"all shards: sbatch --array=1-{shard.count} --wrap {line}", err=True)
 
 
 def check_writable(*paths: Path | None) -> None:

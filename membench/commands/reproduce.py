@@ -11,15 +11,24 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from membench.commands._options import execution_options, json_option, out_option, plugin_options, track_option
-from membench.commands._output import announce, listing, print_json
+from membench.commands._options import (
+    execution_options,
+    json_option,
+    out_option,
+    plugin_options,
+    shard_option,
+    track_option,
+)
+from membench.commands._output import announce, announce_array, listing, print_json
 from membench.engine.execution import Execution
-from membench.execute.run import fail_if_any
+from membench.execute.run import Run, fail_if_any
 from membench.plan import experiment as experiments
+from membench.plan.shard import Shard
 from membench.printing import console
 from membench.records.record import Record
 from membench.verbs.arguments import load_registry
 from membench.verbs.reproduce import ALL, conclude, prepare, run_of
+from membench.verbs.run import carry_out
 
 if TYPE_CHECKING:
     from membench.analysis.curves import Curve
@@ -49,6 +58,7 @@ def _epilog() -> str:
 @click.option("--overlay", type=click.Path(path_type=Path), metavar="FILE.csv", help="Extra points to draw.")
 @execution_options
 @track_option
+@shard_option
 @out_option
 @click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option
@@ -63,6 +73,7 @@ def reproduce(
     figures: Path,
     overlay: Path | None,
     execution: Execution,
+    shard: Shard | None,
     out: Path,
     dry_run: bool,
     as_json: bool,
@@ -92,7 +103,11 @@ def reproduce(
         metric=metric,
     )
     if dry_run:
-        announce(run_of(planned, registry, execution, out), as_json)
+        announce(run_of(planned, registry, execution, out, shard), as_json)
+        announce_array(shard)
+        return
+    if shard is not None:
+        _run_shard(run_of(planned, registry, execution, out, shard), as_json)
         return
     as_data: list[dict[str, Any]] = []
     records: list[Record] = []
@@ -108,6 +123,17 @@ def reproduce(
     if as_json:
         print_json(as_data)
     fail_if_any(records)
+
+
+def _run_shard(planned: Run, as_json: bool) -> None:
+    """A part of the records concludes nothing: whoever has all of them runs the command without --shard."""
+    results = carry_out(planned)
+    if as_json:
+        print_json({"trials": len(results), "ran": results.ran, "records": str(results.folder)})
+    else:
+        click.echo(f"{results.ran} new, {len(results) - (results.ran or 0)} found as records in {results.folder}")
+        click.echo("with the records of all shards, the same command without --shard draws the figures")
+    fail_if_any(results.records)
 
 
 def _show(reproduction: Reproduction, written: Sequence[str]) -> None:

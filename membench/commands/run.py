@@ -14,15 +14,17 @@ from membench.commands._options import (
     out_option,
     plugin_options,
     request_options,
+    shard_option,
     track_option,
 )
-from membench.commands._output import print_json, show_results
+from membench.commands._output import announce_array, print_json, show_results
 from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import PROTOCOLS
 from membench.execute.run import Run, fail_if_any
 from membench.interface.options import options_of
 from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
+from membench.plan.shard import Shard
 from membench.verbs.arguments import EACH, budgets_of, load_registry
 from membench.verbs.run import carry_out, prepare
 
@@ -59,6 +61,7 @@ def _protocol_help() -> str:
     "--floor", is_flag=True, help="Also find the divergence floor for the model's d; takes seconds per trial."
 )
 @click.option("--keep-weights", is_flag=True, help="Save the weights beside each record, for membench submit.")
+@shard_option
 @out_option
 @click.option("--overwrite", is_flag=True, help="Rerun trials that already have records.")
 @click.option("--dry-run", is_flag=True, help="Show what would run, then exit.")
@@ -71,6 +74,7 @@ def run(
     execution: Execution,
     floor: bool,
     keep_weights: bool,
+    shard: Shard | None,
     out: Path,
     overwrite: bool,
     dry_run: bool,
@@ -90,9 +94,10 @@ def run(
     """
     request = replace(request, budgets=budgets_of(budget, count))
     execution = replace(execution, floor=floor, keep_weights=keep_weights)
-    planned = prepare(load_registry(files, block), request, execution, out, overwrite=overwrite)
+    planned = prepare(load_registry(files, block), request, execution, out, overwrite=overwrite, shard=shard)
     if dry_run:
         _announce(planned, as_json)
+        announce_array(shard)
         return
     results = carry_out(planned)
     show_results(results, as_json)
@@ -101,13 +106,12 @@ def run(
 
 
 def _announce(planned: Run, as_json: bool) -> None:
-    paths = {planned.store.path(trial) for trial in planned.pending}
     rows = [
         {
             "path": str(planned.store.path(trial)),
             "trial": trial.describe(),
             "seed": trial.seed,
-            "runs": planned.store.path(trial) in paths,
+            "runs": (trial.id, trial.seed) not in planned.found,
         }
         for trial in planned.trials
     ]

@@ -13,12 +13,14 @@ from membench.commands._options import (
     out_option,
     plugin_options,
     request_options,
+    shard_option,
     track_option,
 )
-from membench.commands._output import announce, show_results
+from membench.commands._output import announce, announce_array, show_results
 from membench.engine.execution import Execution
 from membench.execute.run import fail_if_any
 from membench.plan.request import Request
+from membench.plan.shard import Shard
 from membench.verbs.arguments import load_registry
 from membench.verbs.run import carry_out
 from membench.verbs.sweep import prepare
@@ -28,6 +30,7 @@ from membench.verbs.sweep import prepare
 @request_options
 @execution_options
 @track_option
+@shard_option
 @out_option
 @click.option("--dry-run", is_flag=True, help="Show how many trials would run and for how long, then exit.")
 @json_option
@@ -35,6 +38,7 @@ from membench.verbs.sweep import prepare
 def sweep(
     request: Request,
     execution: Execution,
+    shard: Shard | None,
     out: Path,
     dry_run: bool,
     as_json: bool,
@@ -50,10 +54,12 @@ def sweep(
     \b
     membench sweep --model aot --task bigram -T N=50 -M d=10 -M d_h=10 -M H=1:31:5 --seeds 5
     membench sweep --model aot --task bigram -M d=7,10,13 -M H=1:31:5 --dry-run
+    membench sweep --model aot --task bigram -M d=7,10,13 -M H=1:31:5 --shard 3/100
     """
-    planned = prepare(load_registry(files, block), request, execution, out)
+    planned = prepare(load_registry(files, block), request, execution, out, shard)
     if dry_run:
         announce(planned, as_json)
+        announce_array(shard)
         return
     results = carry_out(planned)
     show_results(results, as_json)

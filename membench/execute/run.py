@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from membench.engine.execution import Execution
@@ -18,7 +18,8 @@ from membench.plan.memory import check_memory
 from membench.plan.trial import Trial
 from membench.records import weights
 from membench.records.record import Record
-from membench.records.store import Store, Unreadable, read
+from membench.records.sharing import Sharing
+from membench.records.store import Store
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Run:
     store: Store
     registry: Registry
     execution: Execution
+    found: dict[tuple[str, int], Record] = field(default_factory=dict)  # records of the trials that are done
 
     @classmethod
     def of(
@@ -49,8 +51,9 @@ class Run:
                 check_memory(trial.task, trial.task_config, execution.memory)
         for name in execution.track:
             registry.tracker(name).require()
-        pending = [trial for trial in trials if overwrite or not _is_done(store, trial, execution)]
-        return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store))
+        found = {} if overwrite else _done(store, trials, execution)
+        pending = [trial for trial in trials if (trial.id, trial.seed) not in found]
+        return cls(trials, pending, store, registry, no_less_than_before(execution, pending, store), found)
 
     def carry_out(self, show: bool = True, what: str = "trials") -> list[Record]:
         """The records of all trials, in their order; what is pending runs behind a progress bar.
@@ -67,7 +70,14 @@ class Run:
             tracking(trackers, self.pending, self.store.root, watcher) as watcher,
         ):
             execute(self.pending, self.store, self.registry, self.execution, watcher)
-        return [read(self.store.path(trial)).record for trial in self.trials]
+        return [self.found.get((trial.id, trial.seed)) or self._new(trial) for trial in self.trials]
+
+    def _new(self, trial: Trial) -> Record:
+        """As it was written, so that it is the same as for whoever finds it again."""
+        record = self.store.latest(trial)
+        if record is None:
+            raise OSError(None, "the record of a trial that ended is no longer there", str(self.store.path(trial)))
+        return record
 
     def stale(self) -> dict[str, list[Trial]]:
         """Finished trials that have to be measured again, because their code is another now, by what changed."""
@@ -85,31 +95,31 @@ def require_bottleneck(architectures: Iterable[Architecture[Any]]) -> None:
             raise UsageError(f"--floor: {architecture.name} declares no bottleneck, so it has no floor")
 
 
-def _is_done(store: Store, trial: Trial, execution: Execution) -> bool:
-    """Whether there is a record that has all that is asked for."""
-    record = store.find(trial)
-    if record is None or (execution.floor and "excess_kl" not in record.metrics):
+def _done(store: Store, trials: Iterable[Trial], execution: Execution) -> dict[tuple[str, int], Record]:
+    """The records that have all that is asked for."""
+    sharing, found = Sharing(), {}
+    for trial in trials:
+        record = store.find(trial)
+        if record is not None and _has_all(record, store, trial, execution):
+            found[trial.id, trial.seed] = sharing.of(record)
+    return found
+
+
+def _has_all(record: Record, store: Store, trial: Trial, execution: Execution) -> bool:
+    if execution.floor and "excess_kl" not in record.metrics:
         return False
     return not execution.keep_weights or weights.are_there(record.weights, store.path(trial))
 
 
 def no_less_than_before(execution: Execution, pending: Sequence[Trial], store: Store) -> Execution:
     """What the records have that are about to be replaced, the new ones get too."""
-    replaced = [record for record in (_there(store, trial) for trial in pending) if record]
+    replaced = [record for record in map(store.latest, pending) if record]
     had_floor = any("excess_kl" in record.metrics for record in replaced)
     return replace(
         execution,
         keep_weights=execution.keep_weights or any(record.weights for record in replaced),
         floor=execution.floor or (had_floor and all(trial.architecture.bottleneck for trial in pending)),
     )
-
-
-def _there(store: Store, trial: Trial) -> Record | None:
-    """The record at the trial's place, also if it is of other code than is here."""
-    try:
-        return read(store.path(trial)).record
-    except Unreadable:
-        return None
 
 
 def fail_if_any(records: Sequence[Record]) -> None:

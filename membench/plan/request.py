@@ -54,14 +54,13 @@ def plan(registry: Registry, request: Request, left_out: Callable[[str], None] =
         places = list(_within_budgets(architectures, data, request, left_out))
     else:
         places = [(*model, *facts) for model in models for facts in data]
-    trials = [
-        Trial(architecture, config, task, task_config, protocol, setting, seed)
+    firsts = [
+        Trial(architecture, config, task, task_config, protocol, setting, request.seeds[0])
         for architecture, config, task, task_config in places
         for setting in settings
-        for seed in request.seeds
     ]
-    check_fit(trials)
-    return trials
+    check_fit(firsts)
+    return [trial.with_seed(seed) for trial in firsts for seed in request.seeds]
 
 
 def _within_budgets(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from membench.engine.protocols.protocol import Protocol, get_protocol
@@ -59,7 +60,7 @@ class Trial:
     def id(self) -> str:
         return self.point.id
 
-    @property
+    @cached_property
     def point(self) -> Point:
         """The trial without its seed: what several seeds have in common."""
         return Point(
@@ -72,6 +73,12 @@ class Trial:
             protocol_version=self.protocol.version,
             protocol_config=_text(to_dict(self.protocol_config)),
         )
+
+    def with_seed(self, seed: int) -> Trial:
+        """Another trial of the same point, whose identity is worked out once for all of them."""
+        other = replace(self, seed=seed)
+        vars(other)["point"] = self.point
+        return other
 
     def describe(self) -> str:
         return f"{self.architecture.name} on {self.task.name}"
@@ -104,7 +111,7 @@ class Point:
             protocol_config=_text(record.protocol["config"]),
         )
 
-    @property
+    @cached_property
     def id(self) -> str:
         content = json.dumps([IDENTITY_RULE, asdict(self)], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:12]

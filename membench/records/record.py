@@ -75,7 +75,12 @@ class Record:
         return float(values[0]) if values and isinstance(values[0], (int, float)) else math.nan
 
     def to_json(self) -> str:
-        return json.dumps(_without_nan(self.to_data()), indent=1, allow_nan=False) + "\n"
+        return json.dumps(self.to_plain(), indent=1, allow_nan=False) + "\n"
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        plain: dict[str, Any] = _without_nan(self.to_data())
+        return plain
 
     def to_data(self) -> dict[str, Any]:
         return {**{name: getattr(self, name) for name in _FIELDS}, **self.more}
@@ -88,11 +93,17 @@ class Record:
     @classmethod
     def from_data(cls, data: Any) -> Record:
         """The same for JSON that was read already."""
+        if isinstance(data, dict) and type(data.get("schema")) is int and data["schema"] <= SCHEMA:
+            check_plain(data)  # of a newer one, only its schema is known
+        return cls.from_plain(data)
+
+    @classmethod
+    def from_plain(cls, data: Any) -> Record:
+        """The same for JSON that `check_plain` has seen."""
         if not isinstance(data, dict) or type(data.get("schema")) is not int:
             raise ValueError("not a membench record")
         if data["schema"] > SCHEMA:
             raise NewerSchema(data["schema"])
-        check_plain(data)
         known = _checked({name: value for name, value in data.items() if name in _NAMES})
         more = {name: value for name, value in data.items() if name not in _NAMES}
         return cls(**upgrade(known), more=more)
@@ -112,7 +123,7 @@ class NewerSchema(ValueError):
 def read_json(text: str) -> Any:
     """Plain JSON, without NaN. ValueError for anything else."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -121,25 +132,28 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"it has the number {name}, which JSON has not")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: records are read by the hundred thousand
+
+
 def check_plain(value: Any, depth: int = MAX_DEPTH) -> None:
     """ValueError for JSON that a reader could stumble over later: nested too deeply, huge numbers, broken texts."""
-    if type(value) is str:
-        if not value.isascii():
-            _check_text(value)
-    elif type(value) is int:
-        if not -MAX_INTEGER <= value <= MAX_INTEGER:
-            raise ValueError(f"it has a whole number beyond {MAX_INTEGER}")
-    elif type(value) is float:
-        if not math.isfinite(value):
-            raise ValueError("it has a number that is not finite")
-    elif depth == 0:
+    if depth == 0:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
-    elif type(value) is dict:
-        for key, one in value.items():
-            _check_text(key)
-            check_plain(one, depth - 1)
-    elif type(value) is list:
-        for one in value:
+    values = value.values() if type(value) is dict else value if type(value) is list else (value,)
+    if type(value) is dict:
+        _check_text("".join(value))
+    for one in values:  # in place, without a call for each: a record has hundreds of them
+        kind = type(one)
+        if kind is str:
+            if not one.isascii():
+                _check_text(one)
+        elif kind is float:
+            if not math.isfinite(one):
+                raise ValueError("it has a number that is not finite")
+        elif kind is int:
+            if not -MAX_INTEGER <= one <= MAX_INTEGER:
+                raise ValueError(f"it has a whole number beyond {MAX_INTEGER}")
+        elif kind is dict or kind is list:
             check_plain(one, depth - 1)
 
 
@@ -169,7 +183,8 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     for bound in data.get("bounds", ()):
         if not isinstance(bound, dict):
             raise ValueError(f"one of its bounds is a {type(bound).__name__}")
-        _check("bounds.value", bound.get("value"), -math.inf, math.inf, optional=True)
+        if type(value := bound.get("value")) not in (float, int, type(None)):
+            raise ValueError(f"its bounds.value is {_shown(value)}, and not a number")
     if data["task"].get("kind") not in (*KINDS, None):
         raise ValueError(f"its task.kind is {_shown(data['task']['kind'])}, and not one of {', '.join(KINDS)}")
     return data

@@ -7,16 +7,20 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from membench.errors import UsageError
+from membench.errors import FileError, UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.origin import Code
 from membench.plan.trial import Point, Trial
-from membench.records.files import NotAFile, NotReadable, read_regular, write_atomically
+from membench.records.files import NotAFile, NotReadable, read_regular, remove_leftovers, write_atomically
+from membench.records.pack import CURVES, Damaged, NotAPack, read_pack
+from membench.records.pack import SUFFIX as PACK
 from membench.records.record import NewerSchema, Record
+from membench.records.sharing import Sharing
 from membench.records.weights import SUFFIX
 
 NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
@@ -77,9 +81,36 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
         raise Unreadable(str(error)) from None
 
 
+class Problem(NamedTuple):
+    """A file, or a line of a pack, that is no record."""
+
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"skipped '{self.source}': {self.reason}"
+
+
+def read_packed(path: Path, problems: list[Problem], *, curves: bool = True) -> Iterator[Entry]:
+    """The records of a pack; what it says of their verification is not believed. Raises Unreadable for what is none."""
+    try:
+        for one in read_pack(path, curves=curves):
+            if isinstance(one, Damaged):
+                problems.append(Problem(f"{path}:{one.line}" if one.line else str(path), one.reason))
+            else:
+                yield Entry(one.record, str(path))
+    except NotReadable as error:
+        raise Refused(str(error)) from None
+    except (NotAPack, NotAFile) as error:
+        raise Unreadable(str(error)) from None
+
+
 @dataclass(frozen=True)
 class Store:
-    """A folder of records: results/<task>/<architecture>/<id>-s<seed>.json."""
+    """A folder of records: results/<task>/<architecture>/<id>-s<seed>.json, and packs at its top.
+
+    The file of a trial counts before a pack that has it too: it is the later one.
+    """
 
     root: Path
 
@@ -103,30 +134,51 @@ class Store:
         return "" if record is None else other_code(trial, record)
 
     def _finished(self, trial: Trial) -> Record | None:
+        record = self.latest(trial)
+        if record is not None and record.complete and (record.id, record.seed) == (trial.id, trial.seed):
+            return record
+        return self._packed.get((trial.id, trial.seed))
+
+    def latest(self, trial: Trial) -> Record | None:
+        """The record of a trial, finished or not, of whatever code it is. UsageError for one of a newer membench."""
         path = self.path(trial)
         try:
-            record = read(path).record
+            return read(path).record
         except FromNewerMembench as error:
             raise UsageError(f"'{path}' {error}") from None
         except Unreadable:  # it is not there, or no longer a record
-            return None
-        return record if record.complete and record.id == trial.id and record.seed == trial.seed else None
+            return self._packed.get((trial.id, trial.seed))
+
+    @cached_property
+    def _packed(self) -> dict[tuple[str, int], Record]:
+        """The finished trials in packs."""
+        found: dict[tuple[str, int], Record] = {}
+        for path in self.packs():
+            try:
+                found.update({one.key: one.record for one in read_packed(path, []) if one.record.complete})
+            except Unreadable:
+                continue
+        return found
 
     def write(self, trial: Trial, record: Record, weights: bytes | None = None) -> Path:
         """Weights first, so that a record that names weights has them."""
         path = self.path(trial)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if weights is not None:
-            write_atomically(path.with_suffix(SUFFIX), weights)
-        write_atomically(path, record.to_json())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if weights is not None:
+                write_atomically(path.with_suffix(SUFFIX), weights)
+            write_atomically(path, record.to_json())
+        except OSError as error:  # a full disk does not say where it is
+            raise OSError(error.errno, f"{error.strerror or error}; finished trials are kept", str(path)) from None
         return path
 
     def check(self) -> None:
-        """UsageError unless the folder can be written to."""
+        """UsageError unless the folder can be written to. What killed runs left half-written is removed."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
+            remove_leftovers(self.root)
         except OSError as error:
             raise UsageError(
                 f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"
@@ -134,6 +186,53 @@ class Store:
 
     def files(self) -> Iterator[Path]:
         return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)
+
+    def packs(self) -> list[Path]:
+        return sorted(self.root.glob(f"*{PACK}"))
+
+    def entries(self, problems: list[Problem], *, curves: bool = True) -> Iterator[Entry]:
+        """Every record; what they have in common is held once. Without the curves of training if they can be spared."""
+        sharing, finished = Sharing(), set()
+        for file in self.files():
+            try:
+                entry = read(file)
+            except Unreadable as error:
+                problems.append(Problem(str(file), str(error)))
+                continue
+            record = sharing.of(entry.record if curves else without_curves(entry.record))
+            if record.complete:
+                finished.add(entry.key)
+            yield replace(entry, record=record)
+        for path in self.packs():
+            try:
+                yield from (one for one in read_packed(path, problems, curves=curves) if one.key not in finished)
+            except Unreadable as error:
+                problems.append(Problem(str(path), str(error)))
+
+
+def without_curves(record: Record) -> Record:
+    """Without the curves of its training, which are half of what it takes in memory."""
+    return replace(record, trace={name: value for name, value in record.trace.items() if name not in CURVES})
+
+
+def entries_of(path: Path, problems: list[Problem], *, curves: bool = True) -> Iterator[Entry]:
+    """Of a folder, a record or a pack.
+
+    Somebody named it: UsageError for a file that is not what its name says, FileError for one that cannot be read.
+    """
+    if not path.exists():
+        raise UsageError(f"'{path}' does not exist; records are written by: membench run")
+    try:
+        if path.is_dir():
+            yield from Store(path).entries(problems, curves=curves)
+        elif path.suffix == PACK:
+            yield from read_packed(path, problems, curves=curves)
+        else:
+            yield read(path)
+    except Refused as error:
+        raise FileError(f"'{path}': {error}") from None
+    except Unreadable as error:
+        raise UsageError(f"'{path}' is not a {'pack' if path.suffix == PACK else 'record'}: {error}") from None
 
 
 def other_code(trial: Trial, record: Record) -> str:

@@ -13,6 +13,7 @@ from membench.errors import UsageError
 from membench.execute.run import Run
 from membench.interface.registry import Registry
 from membench.plan import experiment as experiments
+from membench.plan.shard import Shard
 from membench.records.store import Store
 from membench.verbs.arguments import Paths, execution_of, load_registry, several
 
@@ -117,9 +118,15 @@ def conclude(
     return Reproduction.of(planned, records, show=show)
 
 
-def run_of(planned: Sequence[PlannedExperiment], registry: Registry, execution: Execution, out: Path) -> Run:
-    """All that several experiments would run."""
+def run_of(
+    planned: Sequence[PlannedExperiment],
+    registry: Registry,
+    execution: Execution,
+    out: Path,
+    shard: Shard | None = None,
+) -> Run:
+    """All that several experiments would run, or one shard of it."""
     from membench.analysis.reproduce import distinct
 
     trials = distinct(trial for one in planned for trial in one.trials)
-    return Run.of(trials, Store(out), registry, execution)
+    return Run.of(trials if shard is None else shard.of(trials), Store(out), registry, execution)

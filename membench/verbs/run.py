@@ -13,6 +13,7 @@ from membench.execute.progress import bar
 from membench.execute.run import Run
 from membench.interface.registry import Registry
 from membench.plan.request import Request, plan
+from membench.plan.shard import Shard
 from membench.records.record import Record
 from membench.records.store import Store
 from membench.results import Results
@@ -48,6 +49,7 @@ def run(
     keep_weights: bool = False,
     overwrite: bool = False,
     shuffle: bool = False,
+    shard: str | None = None,
     out: str | os.PathLike[str] = "results",
     device: str = "cpu",
     kernel: str = "auto",
@@ -84,7 +86,8 @@ def run(
         budgets=budgets_of(budget, count),
     )
     execution = replace(execution, floor=floor, keep_weights=keep_weights, track=tuple(several(track)))
-    planned = prepare(registry, request, execution, Path(out), overwrite=overwrite, shuffle=shuffle)
+    part = Shard.parse(shard) if shard else None
+    planned = prepare(registry, request, execution, Path(out), overwrite=overwrite, shuffle=shuffle, shard=part)
     return carry_out(planned, show=progress)
 
 
@@ -96,12 +99,14 @@ def prepare(
     *,
     overwrite: bool = False,
     shuffle: bool = False,
+    shard: Shard | None = None,
 ) -> Run:
     """All mistakes are found here, before anything runs.
 
-    Shuffled, what is done at any time is a fair sample of the whole.
+    Shuffled, what is done at any time is a fair sample of the whole. Of a shard, only its trials are there.
     """
     trials = plan(registry, request, lambda reason: say(f"left out: {reason}"))
+    trials = trials if shard is None else shard.of(trials)
     return Run.of(shuffled(trials) if shuffle else trials, Store(out), registry, execution, overwrite=overwrite)
 
 

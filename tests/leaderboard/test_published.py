@@ -61,7 +61,7 @@ def test_the_text_depends_on_the_records_and_not_on_their_order() -> None:
 
 def test_a_new_record_adds_lines_and_changes_none() -> None:
     before, after = (set(compact(some).splitlines()) for some in (samples()[:-1], samples()))
-    assert before < after
+    assert before - {'{"records":11}'} < after
 
 
 def test_what_records_share_is_stored_once() -> None:
@@ -81,8 +81,8 @@ def test_failed_records_are_not_stored_and_marks_of_verification_are() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is damaged"),
-        ("[1]\n", "is damaged"),
+        ("", "is not a pack"),
+        ("[1]\n", "is not a pack"),
         ('{"membench-published":1}\n{"id":"a"}\n', "is damaged"),
         ('{"membench-published":1}\n{"id":', "is damaged"),
         ('{"membench-published":99}\n', "newer membench"),

@@ -1,6 +1,6 @@
 """The records that come with the package: `board`, the published leaderboard, and `paper`, reproductions of papers.
 
-Each is a folder of compact files, one for each task, written by `python -m membench_leaderboard.publish`.
+Each is a folder of packs, one for each task, written by `python -m membench_leaderboard.publish`.
 """
 
 from __future__ import annotations

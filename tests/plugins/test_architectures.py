@@ -17,6 +17,7 @@ import membench_attention_mlp
 import membench_linear_memory
 import membench_lookup
 import membench_mlp_transformer
+import membench_pair_mlp
 import membench_sequence_encoder
 from membench.api import Architecture, Shape
 from membench.interface.options import options_of, validate
@@ -28,6 +29,7 @@ PACKAGES = (
     membench_attention_mlp,
     membench_sequence_encoder,
     membench_lookup,
+    membench_pair_mlp,
 )
 ARCHITECTURES: dict[str, Architecture[Any]] = {
     one.name: one for package in PACKAGES for one in package.membench_architectures()
@@ -47,6 +49,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("attention-mlp", {"d": 4, "w": 6, "mask": "weights", "omega": 3.0}),
     ("sequence-encoder", {"d": 4}),
     ("lookup", {}),
+    ("pair-mlp", {"w": 5}),
+    ("pair-mlp", {"w": 5, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
 ]
 each_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 

@@ -49,8 +49,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("attention-mlp", {"d": 4, "w": 6, "mask": "weights", "omega": 3.0}),
     ("sequence-encoder", {"d": 4}),
     ("lookup", {}),
-    ("pair-mlp", {"w": 5}),
-    ("pair-mlp", {"w": 5, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
+    ("pair-mlp", {"w": 40}),
+    ("pair-mlp", {"w": 40, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
 ]
 each_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 

@@ -91,7 +91,7 @@ def test_built_ins_come_through_the_entry_points() -> None:
     registry = Registry()
     assert {plugin.status for plugin in registry.plugins} == {"loaded"}
     assert set(registry.architectures) == {
-        "aot", "mlp-transformer", "linear-memory", "attention-mlp", "sequence-encoder", "lookup",
+        "aot", "mlp-transformer", "linear-memory", "attention-mlp", "sequence-encoder", "lookup", "pair-mlp",
         "lstm", "gru", "transformer-encoder", "x-transformers", "hf", "mamba",
     }  # fmt: skip
     assert set(registry.tasks) == {"bigram", "ngram", "low-entropy", "geometric", "almost-low-rank"}

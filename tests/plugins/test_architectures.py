@@ -17,6 +17,7 @@ import membench_attention_mlp
 import membench_linear_memory
 import membench_lookup
 import membench_mlp_transformer
+import membench_pair_mlp
 import membench_sequence_encoder
 import membench_torch
 from membench.api import Architecture, Shape
@@ -30,6 +31,7 @@ PACKAGES = (
     membench_sequence_encoder,
     membench_lookup,
     membench_torch,
+    membench_pair_mlp,
 )
 ARCHITECTURES: dict[str, Architecture[Any]] = {
     one.name: one for package in PACKAGES for one in package.membench_architectures()
@@ -55,6 +57,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gru", {"d": 4, "layers": 2}),
     ("transformer-encoder", {"d": 4}),
     ("transformer-encoder", {"d": 4, "heads": 1, "w": 3, "layers": 2, "norm_first": True}),
+    ("pair-mlp", {"w": 40}),
+    ("pair-mlp", {"w": 40, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
 ]
 each_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 

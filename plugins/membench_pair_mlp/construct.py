@@ -87,7 +87,7 @@ def gates(module: nn.Module, facts: Facts) -> Mapping[str, Any]:
     if solved is None:
         raise NotApplicable(f"the weights for w={model.config.w} are too large to be exact; other w can be constructed")
     own, other, holder = solved
-    _fill(model, own, other, holder=holder, codes=np.arange(facts.answers) - (facts.answers - 1) / 2)
+    _fill(model, own, other, holder=holder, codes=np.arange(facts.answers, dtype=np.float64) - (facts.answers - 1) / 2)
     return {"method": "gates", "exchanged": other.held.shape[1], **certify(module, facts, chosen)}
 
 

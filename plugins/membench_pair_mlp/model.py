@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch.nn.functional import gelu, relu
 from membench.api import Shape
 from membench_pair_mlp import PairMLPConfig
 
-ACTIVATIONS = {"relu": relu, "gelu": gelu, "none": lambda inputs: inputs}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu, "none": lambda inputs: inputs}
 
 
 class PairMLP(nn.Module):
@@ -50,7 +51,7 @@ class PairMLP(nn.Module):
 
 def _tables(shape: Shape, w: int) -> nn.ModuleList:
     """One embedding for each position; their sum has entries of order 1."""
-    tables = nn.ModuleList(nn.Embedding(shape.vocab, w) for _ in range(shape.length))
+    tables = [nn.Embedding(shape.vocab, w) for _ in range(shape.length)]
     for table in tables:
         nn.init.normal_(table.weight, std=1 / math.sqrt(shape.length))
-    return tables
+    return nn.ModuleList(tables)

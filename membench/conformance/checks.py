@@ -354,7 +354,7 @@ def _device(subject: Subject) -> None:
     module = subject.build().eval().to(device)
     tokens = subject.tokens().to(device)
     try:
-        with torch.no_grad(), _OneDevice():
+        with torch.no_grad(), _OneDevice():  # type: ignore[no-untyped-call]
             logits = module(tokens)
         left = logits.device.type != device
     except Exception as error:

@@ -24,10 +24,6 @@ def tracking(trackers: Sequence[Tracker], trials: Sequence[Trial], folder: Path,
         yield watcher
         return
     audience = _Audience(folder)
-    for tracker in trackers:
-        audience.open(tracker)
-    for trial in trials:
-        audience.tell("planned", trial)
 
     def started(trial: Trial) -> None:
         watcher.started(trial)
@@ -38,6 +34,10 @@ def tracking(trackers: Sequence[Tracker], trials: Sequence[Trial], folder: Path,
         audience.tell("finished" if record.complete else "failed", trial, record.to_data())
 
     try:
+        for tracker in trackers:
+            audience.open(tracker)
+        for trial in trials:
+            audience.tell("planned", trial)
         yield replace(watcher, started=started, finished=finished)
     finally:
         audience.close()
@@ -71,7 +71,7 @@ class _Audience:
         try:
             with redirect_stdout(sys.stderr):
                 yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.listening.pop(name, None)
             words = printable(" ".join(f"{type(error).__name__}: {error}".split())[:300])
             print(f"membench: tracker '{name}' failed and hears no more: {words}", file=sys.stderr)

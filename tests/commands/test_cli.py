@@ -223,7 +223,7 @@ def test_every_verb_that_prints_a_table_can_print_json_instead() -> None:
         parts = list(command.commands.values()) if isinstance(command, click.Group) else [command]
         for part in parts:
             has = any("--json" in parameter.opts for parameter in part.params)
-            assert has or verb == "report"  # which writes a page and prints no table
+            assert has or verb in ("report", "new")  # which write files and print no table
 
 
 def test_help_loads_no_verb_and_no_numpy(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def fail_at_once(folder):
 def fail_later(folder):
     def listen(event):
         if event.kind == "finished":
-            raise ValueError("I do not like this number")
+            raise SystemExit("I do not like this number")
     yield listen
 
 
@@ -117,7 +117,7 @@ def test_a_tracker_that_fails_costs_one_line(
     lines = [line for line in shown.err.splitlines() if "hears no more" in line]
     assert lines == [
         "membench: tracker 'fail-at-once' failed and hears no more: OSError: no disk",
-        "membench: tracker 'fail-later' failed and hears no more: ValueError: I do not like this number",
+        "membench: tracker 'fail-later' failed and hears no more: SystemExit: I do not like this number",
     ]
     assert "a tracker that talks" in shown.err
     assert shown.out == ""

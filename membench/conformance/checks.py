@@ -377,9 +377,6 @@ class _OneDevice(TorchDispatchMode):
 
     MAY_MIX = ("copy", "index", "to")  # they move things, or take positions from anywhere
 
-    def __init__(self) -> None:
-        super().__init__()  # torch's has no annotations
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor) and one.dim() > 0]
         devices = sorted({one.device.type for one in tensors})

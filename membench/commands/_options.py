@@ -102,7 +102,11 @@ _execution_options = _all(
                  help="torch.compile, for training without a kernel; auto: only for runs that take minutes."),
     click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one per core."),
     click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
-                 help="local: worker processes; inline: this process (for debugging)."),
+                 help="local: worker processes; inline: this process (for debugging); ray: a Ray cluster."),
+    click.option("--address", metavar="HOST:PORT|auto",
+                 help="Ray cluster to join; by default RAY_ADDRESS, or one is started on this machine."),
+    click.option("--cpus", type=float, help="CPUs that Ray sets aside for each group of seeds; by default 1."),
+    click.option("--gpus", type=float, help="GPUs likewise; 0.25 lets four groups share one."),
 )  # fmt: skip
 
 
@@ -126,14 +130,14 @@ def _with_request(command: F) -> F:
 
 
 def execution_options(command: F) -> F:
-    """--device, --kernel, --compile, --jobs and --executor, handed over as one `execution`."""
+    """--device, --kernel, --compile, --jobs, --executor and those of Ray, handed over as one `execution`."""
+    names = ("device", "kernel", "compiling", "jobs", "executor", "address", "cpus", "gpus")
 
     @_execution_options
     @functools.wraps(command)
-    def wrapped(
-        *arguments: Any, device: str, kernel: str, compiling: str, jobs: int | None, executor: str, **more: Any
-    ) -> Any:
-        return command(*arguments, execution=Execution(device, kernel, compiling, jobs=jobs, executor=executor), **more)
+    def wrapped(*arguments: Any, **given: Any) -> Any:
+        own = {name: given.pop(name) for name in names}
+        return command(*arguments, execution=Execution(**own), **given)
 
     return wrapped  # type: ignore[return-value]
 

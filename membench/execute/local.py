@@ -55,14 +55,14 @@ def start_server(context: Any, preload: list[str]) -> None:
         return  # only the main thread may change what a signal does; the server starts when it is needed
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with _environment(ONE_THREAD):
+        with environment(ONE_THREAD):
             forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
-def _environment(defaults: dict[str, str]) -> Iterator[None]:
+def environment(defaults: dict[str, str]) -> Iterator[None]:
     """For what is started here; a program that merely uses membench keeps its own."""
     missing = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(missing)
@@ -94,7 +94,7 @@ class _Crew:
     def start(self, context: Any, job: Job) -> None:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=serve, args=(job, theirs), daemon=True)
-        with _main_hidden(), _environment(ONE_THREAD):  # the server may have to be started first
+        with _main_hidden(), environment(ONE_THREAD):  # the server may have to be started first
             process.start()
         theirs.close()
         self.busy[ours] = job, process

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from membench.plan.trial import Trial
     from membench.records.record import Record
 
+LOG_SECONDS = 300.0  # between two lines in a log
 NOTEBOOK_SECONDS = 0.2  # between two updates, each of which is a message to the browser
 
 
 class Bar:
-    """Shows nothing but what failed: for a pipe or a log."""
+    """For a pipe or a log: what failed, and every few minutes how far it is."""
 
     def __init__(self, label: str = "") -> None:
         self.label, self.words, self.fraction = label, "", 0.0
+        self.started = self.shown = time.monotonic()
 
     def update(self, fraction: float, label: str | None = None, words: str = "") -> None:
         """The fraction that is done; what is shown before and after it."""
@@ -33,7 +35,11 @@ class Bar:
         self.show()
 
     def show(self) -> None:
-        pass
+        """A line now and then: the log of a run of days has to show that it goes on."""
+        now = time.monotonic()
+        if now - self.shown >= LOG_SECONDS:
+            self.shown = now
+            self.say(_progress_line(self, now - self.started))
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -103,7 +109,7 @@ class _NotebookBar(Bar):
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self.started, self.shown = time.monotonic(), 0.0
+        self.shown = 0.0
         display: Any = import_module("IPython.display").display  # no dependency of ours: who is in a notebook has it
         self.handle = display(self._content(), raw=True, display_id=True)
 
@@ -117,12 +123,15 @@ class _NotebookBar(Bar):
         self.handle.update({"text/plain": text, "text/html": html.escape(text)}, raw=True)
 
     def _content(self) -> dict[str, str]:
-        seconds = time.monotonic() - self.started
-        left = f", at most {_duration(seconds / self.fraction - seconds)} left" if self.fraction > 0 else ""
-        words = f", {self.words}" if self.words else ""
-        text = f"{self.label}, {self.fraction:.0%}, {_duration(seconds)}{left}{words}"
+        text = _progress_line(self, time.monotonic() - self.started)
         shape = f'<progress value="{self.fraction:.4f}" max="1"></progress> '
         return {"text/plain": text, "text/html": shape + html.escape(text)}
+
+
+def _progress_line(bar: Bar, seconds: float) -> str:
+    left = f", at most {_duration(seconds / bar.fraction - seconds)} left" if bar.fraction > 0 else ""
+    words = f", {bar.words}" if bar.words else ""
+    return f"{bar.label}, {bar.fraction:.0%}, {_duration(seconds)}{left}{words}"
 
 
 def _duration(seconds: float) -> str:
@@ -134,12 +143,14 @@ def _duration(seconds: float) -> str:
 def watching(pending: int, show: bool = True, what: str = "trials") -> Iterator[Watcher]:
     """Of trials that run. A trial that fails leaves a line, wherever this runs."""
     with bar(f"0/{pending} {what}", show and pending > 0) as shown:
-        done = 0
+        done = failed = 0
 
         def finished(trial: Trial, record: Record) -> None:
-            nonlocal done
+            nonlocal done, failed
             done += 1
-            shown.update(shown.fraction, f"{done}/{pending} {what}", shown.words)
+            failed += not record.complete
+            label = f"{done}/{pending} {what}" + (f", {failed} failed" if failed else "")
+            shown.update(shown.fraction, label, shown.words)
             if not record.complete:
                 shown.say(f"failed: {trial.describe()}, seed {trial.seed}: {record.error}")
 

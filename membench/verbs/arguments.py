@@ -84,11 +84,14 @@ def execution_of(
     compile: str,
     jobs: int | None,
     executor: str | None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
 ) -> Execution:
     """How to run; a class or function of this process can only run in it."""
     here = any(not isinstance(one, str) for one in several(model))
     name = check_executor(executor or ("inline" if here else "local"))
-    execution = Execution(device, kernel, compile, jobs=jobs, executor=name)
+    execution = Execution(device, kernel, compile, jobs=jobs, executor=name, address=address, cpus=cpus, gpus=gpus)
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "

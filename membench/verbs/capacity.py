@@ -45,6 +45,9 @@ def capacity(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -56,7 +59,10 @@ def capacity(
     is a PluginError, because nothing can be searched without it.
     """
     registry = load_registry(plugins, block)
-    execution = execution_of(model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor,
+        address=address, cpus=cpus, gpus=gpus,
+    )  # fmt: skip
     request = Request(
         models=[model_of(model, registry)],
         tasks=[task],

@@ -37,6 +37,9 @@ def reproduce(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -49,7 +52,10 @@ def reproduce(
     if experiment == ALL:
         raise UsageError(f"name one experiment at a time; there are: {', '.join(experiments.names())}")
     registry = load_registry(plugins, block)
-    execution = execution_of((), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor,
+        address=address, cpus=cpus, gpus=gpus,
+    )  # fmt: skip
     (planned,) = prepare(
         registry, [experiment], protocol=protocol, quick=quick, published=published, seeds=seeds, metric=metric,
         overlay=Path(overlay) if overlay else None,

@@ -54,6 +54,9 @@ def run(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -66,7 +69,10 @@ def run(
     fails is in `failed` of what comes back; a name or value that cannot be used is a UsageError.
     """
     registry = load_registry(plugins, block)
-    execution = execution_of(model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor,
+        address=address, cpus=cpus, gpus=gpus,
+    )  # fmt: skip
     request = Request(
         models=models_of(model, registry),
         tasks=several(task),

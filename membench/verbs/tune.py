@@ -66,6 +66,9 @@ def tune(
     compile: str = "auto",
     jobs: int | None = None,
     executor: str | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -76,7 +79,10 @@ def tune(
     whose `best` is a shape, and `results`, the trials of the best shapes.
     """
     registry = load_registry(plugins, block)
-    execution = execution_of(model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor)
+    execution = execution_of(
+        model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor,
+        address=address, cpus=cpus, gpus=gpus,
+    )  # fmt: skip
     request = Request(
         models=models_of(model, registry),
         tasks=several(task),

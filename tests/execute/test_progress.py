@@ -36,6 +36,17 @@ def test_without_a_terminal_only_what_failed_is_printed(capsys: pytest.CaptureFi
     assert (out, err) == ("", "failed: lookup on bigram, seed 3: broken [on] purpose\n")
 
 
+def test_a_log_shows_now_and_then_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with watching(2) as watcher:
+        watcher.finished(TRIAL, FAILED)
+        watcher.progress(0.5, "2 nodes, 4 of 4 workers busy")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("1/2 trials, 1 failed, 50%, 0:00:00, at most 0:00:00 left, 2 nodes, 4 of 4 workers busy")
+
+
 def test_whoever_wants_no_progress_hears_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     work(show=False)
     assert capsys.readouterr() == ("", "")
@@ -95,7 +106,7 @@ def test_a_notebook_has_one_line_that_ends_with_what_was_done(
         watcher.finished(TRIAL, FAILED)
     texts = [one["text/plain"] for one in notebook.shown]
     assert any(text.startswith("0/1 trials, 25%") and "left, a <quarter>" in text for text in texts)
-    assert texts[-1].startswith("1/1 trials in 0:00:0")
+    assert texts[-1].startswith("1/1 trials, 1 failed in 0:00:0")
     assert not any("<quarter>" in one["text/html"] for one in notebook.shown)
     assert "broken [on] purpose" in capsys.readouterr().err
 

@@ -31,6 +31,7 @@ from membench.measure.environment import describe_git
 from membench.threads import ONE_THREAD
 
 RETRIES = 3  # of a job whose worker or node died; Ray makes them, on whatever node is left
+MAX_CALLS = 1000  # jobs of a worker before it is replaced, with whatever memory was lost in it; Ray's own is 1 on a GPU
 OBJECT_STORE = 128 << 20  # bytes; only weights ever lie there, and the driver takes them out at once
 REFRESH = 2.0  # seconds between two looks at the nodes
 FOLDER = "membench-ray-"  # and the number of the process that it is for
@@ -61,7 +62,8 @@ class Ray:
             return
         ray = connect(self.execution)
         cluster = _Cluster(ray, self.execution)
-        task = ray.remote(run_on_node).options(max_retries=RETRIES, **_resources(self.execution))
+        options = {"max_retries": RETRIES, "max_calls": MAX_CALLS, **_resources(self.execution)}
+        task = ray.remote(**options)(run_on_node)
         running: dict[Any, Job] = {}
         try:
             while jobs or running:

@@ -27,6 +27,7 @@ def describe_environment(device: str, threads: int, dtype: str) -> dict[str, Any
     }
 
 
+@functools.cache  # it reads files
 def _version(package: str) -> str | None:
     try:
         return version(package)

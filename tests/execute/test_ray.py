@@ -389,7 +389,7 @@ def test_messages_of_a_cancelled_run_are_not_waited_for(monkeypatch: pytest.Monk
     task = SimpleNamespace(remote=lambda content: "reference")
     fake = SimpleNamespace(
         nodes=nodes(True, CPU=1.0).nodes,
-        remote=lambda function: SimpleNamespace(options=lambda **options: task),
+        remote=lambda **options: lambda function: task,
         wait=lambda references, **more: pytest.fail("nobody asked"),
         cancel=cancel,
     )

@@ -279,17 +279,23 @@ def _start(ray: Any, execution: Execution) -> None:
     token = folder / "token"
     token.write_text(secrets.token_hex(32), encoding="ascii")  # else Ray leaves one in the user's home
     cores = execution.jobs * (execution.cpus or 1.0) if execution.jobs else available_cores()
-    with environment({"RAY_AUTH_TOKEN_PATH": str(token)}):
-        ray.init(
-            address="local",
-            num_cpus=max(1, round(cores)),
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE,
-            log_to_driver=False,
-            logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
-            _temp_dir=str(folder),
-        )
+    try:
+        with environment({"RAY_AUTH_TOKEN_PATH": str(token)}):
+            ray.init(
+                address="local",
+                num_cpus=max(1, round(cores)),
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE,
+                log_to_driver=False,
+                logging_level="ERROR",
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(folder),
+            )
+    except Exception as error:  # Ray raises just that when a part of it does not come up in time
+        reason = " ".join(str(error).split())[:300]
+        failure = MembenchError(f"Ray did not start on this machine: {reason}")
+        failure.exit_code = 3
+        raise failure from None
     (address,) = {node["NodeManagerAddress"] for node in ray.nodes()}
     if address != "127.0.0.1":  # Ray was imported before we could tell it
         _stop(ray, folder)

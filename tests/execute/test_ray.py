@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -293,6 +293,7 @@ class TwoNodes:
     process: subprocess.Popen[str]
     address: str
     environment: dict[str, str]
+    drivers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def kill_a_node(self) -> None:
         assert self.process.stdin
@@ -303,9 +304,11 @@ class TwoNodes:
 
     def start(self, folder: Path, *words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "membench.cli", *words, "--executor", "ray", "--address", self.address]
-        return subprocess.Popen(
+        driver = subprocess.Popen(
             command, cwd=folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
+        self.drivers.append(driver)
+        return driver
 
 
 @pytest.fixture
@@ -315,7 +318,12 @@ def two_nodes(temporary: Path) -> Iterator[TwoNodes]:
     with subprocess.Popen([sys.executable, "-c", TWO_NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL, env=environment) as process:  # fmt: skip
         assert process.stdout is not None
-        yield TwoNodes(process, process.stdout.readline().strip(), environment)
+        nodes = TwoNodes(process, process.stdout.readline().strip(), environment)
+        yield nodes
+        for driver in nodes.drivers:  # of a test that failed
+            if driver.poll() is None:
+                driver.kill()
+                driver.communicate()
 
 
 def install(folder: Path, text: str) -> None:

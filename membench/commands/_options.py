@@ -114,7 +114,11 @@ _execution_options = _all(
                  help="torch.compile, for training without a kernel; auto: only for runs that take minutes."),
     click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; by default one per core."),
     click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
-                 help="local: worker processes; inline: this process (for debugging)."),
+                 help="local: worker processes; inline: this process (for debugging); ray: a Ray cluster."),
+    click.option("--address", metavar="HOST:PORT|auto",
+                 help="Ray cluster to join; by default RAY_ADDRESS, or one is started on this machine."),
+    click.option("--cpus", type=float, help="CPUs that Ray sets aside for each group of seeds; by default 1."),
+    click.option("--gpus", type=float, help="GPUs likewise; 0.25 lets four groups share one."),
     click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
                  help="Stop a trial that takes longer; it counts as failed."),
     click.option("--memory", callback=_memory, metavar="SIZE",
@@ -142,8 +146,8 @@ def _with_request(command: F) -> F:
 
 
 def execution_options(command: F) -> F:
-    """--device, --kernel, --compile, --jobs, --executor, --timeout and --memory, handed over as one `execution`."""
-    names = ("device", "kernel", "compiling", "jobs", "executor", "timeout", "memory")
+    """--device, --kernel, --compile, --jobs, --executor, limits and what Ray needs, handed over as one `execution`."""
+    names = ("device", "kernel", "compiling", "jobs", "executor", "timeout", "memory", "address", "cpus", "gpus")
 
     @_execution_options
     @functools.wraps(command)

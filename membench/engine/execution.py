@@ -29,6 +29,9 @@ class Execution:
     timeout: float | None = None  # seconds for each trial
     memory: int | None = None  # bytes that a worker process and its children may hold
     track: tuple[str, ...] = ()  # names of trackers that are told what becomes of trials
+    cpus: float | None = None  # that Ray sets aside for each job; None: 1
+    gpus: float | None = None  # likewise; None: 1 on a GPU
+    address: str | None = None  # of a Ray cluster; None: RAY_ADDRESS, or one that is started here
 
     def __post_init__(self) -> None:
         kind, colon, number = self.device.partition(":")
@@ -45,6 +48,17 @@ class Execution:
             raise UsageError(f"memory {self.memory:,} bytes: give at least 512M, torch alone takes half of that")
         if self.executor == "inline" and (self.timeout or self.memory):
             raise UsageError("timeout and memory limit worker processes, and the executor 'inline' has none")
+        self._check_ray()
+
+    def _check_ray(self) -> None:
+        given = {"cpus": self.cpus, "gpus": self.gpus, "address": self.address}
+        names = [name for name, value in given.items() if value is not None]
+        if names and self.executor != "ray":
+            raise UsageError(f"{' and '.join(names)}: only the executor 'ray' uses that, and this is '{self.executor}'")
+        if self.cpus is not None and not 0 < self.cpus < math.inf:
+            raise UsageError(f"cpus={self.cpus:g}: a number above 0 is needed, such as 1 or 0.5")
+        if self.gpus is not None and not (0 <= self.gpus <= 1 or (self.gpus > 1 and float(self.gpus).is_integer())):
+            raise UsageError(f"gpus={self.gpus:g}: a share of one GPU such as 0.25, or a whole number, is needed")
 
     @property
     def workers(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from membench.engine.execution import Execution
 from membench.execute.driver import execute
+from membench.execute.executor import workers_of
 from membench.interface.registry import Registry
 from membench.plan.trial import Point, Trial
 from membench.records.store import Store
@@ -84,7 +85,7 @@ def estimate(
             costs.append(clock.cost(points[place]))
             report((number + 1) / len(places))
     total = float(np.interp(range(len(points)), places, costs).sum())
-    return Estimate(total / min(execution.workers, len(pending)), len(places), min(costs), max(costs))
+    return Estimate(total / min(workers_of(execution), len(pending)), len(places), min(costs), max(costs))
 
 
 def _bigness(trials: Sequence[Trial]) -> float:

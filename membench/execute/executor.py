@@ -68,8 +68,15 @@ def _inline(execution: Execution, registry: Registry) -> Executor:
     return Inline(registry)
 
 
+def _ray(execution: Execution, registry: Registry) -> Executor:
+    """Of the extra [ray]."""
+    from membench.execute.ray import Ray
+
+    return Ray(execution, registry)
+
+
 # By the word of --executor; each is imported when it is asked for.
-EXECUTORS: dict[str, Callable[[Execution, Registry], Executor]] = {"local": _local, "inline": _inline}
+EXECUTORS: dict[str, Callable[[Execution, Registry], Executor]] = {"local": _local, "inline": _inline, "ray": _ray}
 
 
 def check_executor(name: str) -> str:
@@ -77,6 +84,15 @@ def check_executor(name: str) -> str:
     if name not in EXECUTORS:
         raise UsageError(f"executor '{name}' is not one of {', '.join(EXECUTORS)}")
     return name
+
+
+def workers_of(execution: Execution) -> int:
+    """How many jobs run at a time; of a Ray cluster only its nodes know."""
+    if execution.executor != "ray":
+        return execution.workers
+    from membench.execute.ray import workers
+
+    return workers(execution)
 
 
 def executor_of(execution: Execution, registry: Registry) -> Executor:

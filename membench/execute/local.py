@@ -59,14 +59,14 @@ def start_server(context: Any, preload: list[str]) -> None:
         return  # only the main thread may change what a signal does; the server starts when it is needed
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with _environment(ONE_THREAD):
+        with environment(ONE_THREAD):
             forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
-def _environment(defaults: dict[str, str]) -> Iterator[None]:
+def environment(defaults: dict[str, str]) -> Iterator[None]:
     """For what is started here; a program that merely uses membench keeps its own."""
     missing = {name: value for name, value in defaults.items() if name not in os.environ}
     os.environ.update(missing)
@@ -146,7 +146,7 @@ class _Crew:
         pipes = [context.Pipe(duplex=False) for _ in range(3)]
         connection, output, (theirs, lifeline) = *pipes[:2], pipes[2]
         process = context.Process(target=serve, args=(job, connection[1], output[1], theirs), daemon=True)
-        with _main_hidden(), _environment(ONE_THREAD):  # the server may have to be started first
+        with _main_hidden(), environment(ONE_THREAD):  # the server may have to be started first
             process.start()
         for pipe in (connection[1], output[1], theirs):
             pipe.close()

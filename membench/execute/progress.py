@@ -146,12 +146,14 @@ def _duration(seconds: float) -> str:
 def watching(pending: int, show: bool = True, what: str = "trials") -> Iterator[Watcher]:
     """Of trials that run. A trial that fails leaves a line, wherever this runs."""
     with bar(f"0/{pending} {what}", show and pending > 0) as shown:
-        done = 0
+        done = failed = 0
 
         def finished(trial: Trial, record: Record) -> None:
-            nonlocal done
+            nonlocal done, failed
             done += 1
-            shown.update(shown.fraction, f"{done}/{pending} {what}", shown.words)
+            failed += not record.complete
+            label = f"{done}/{pending} {what}" + (f", {failed} failed" if failed else "")
+            shown.update(shown.fraction, label, shown.words)
             if not record.complete:
                 shown.say(f"failed: {trial.describe()}, seed {trial.seed}: {record.error}")
                 for line in str(record.trace.get("output", "")).strip().splitlines()[-SHOWN_LINES:]:

@@ -30,6 +30,7 @@ def describe_environment(device: str, threads: int, dtype: str, packages: Iterab
     }
 
 
+@functools.cache  # it reads files
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -86,12 +86,18 @@ def execution_of(
     executor: str | None,
     timeout: float | None,
     memory: str | int | None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
 ) -> Execution:
     """How to run; a class or function of this process can only run in it."""
     here = any(not isinstance(one, str) for one in several(model))
     name = check_executor(executor or ("inline" if here else "local"))
     limit = parse_memory(memory) if isinstance(memory, str) else memory
-    execution = Execution(device, kernel, compile, jobs=jobs, executor=name, timeout=timeout, memory=limit)
+    execution = Execution(
+        device, kernel, compile, jobs=jobs, executor=name, timeout=timeout, memory=limit,
+        address=address, cpus=cpus, gpus=gpus,
+    )  # fmt: skip
     if here and execution.executor != "inline":
         raise UsageError(
             f"executor '{execution.executor}': a class or function of this process needs the executor 'inline'; "

@@ -47,6 +47,9 @@ def capacity(
     executor: str | None = None,
     timeout: float | None = None,
     memory: str | int | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -60,7 +63,7 @@ def capacity(
     registry = load_registry(plugins, block)
     execution = execution_of(
         model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
-        memory=memory,
+        memory=memory, address=address, cpus=cpus, gpus=gpus,
     )  # fmt: skip
     request = Request(
         models=[model_of(model, registry)],

@@ -42,6 +42,9 @@ def reproduce(
     timeout: float | None = None,
     memory: str | int | None = None,
     track: str | Sequence[str] = (),
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -56,7 +59,7 @@ def reproduce(
     registry = load_registry(plugins, block)
     execution = execution_of(
         (), device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
-        memory=memory,
+        memory=memory, address=address, cpus=cpus, gpus=gpus,
     )  # fmt: skip
     execution = replace(execution, track=tuple(several(track)))
     (planned,) = prepare(

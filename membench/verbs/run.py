@@ -59,6 +59,9 @@ def run(
     timeout: float | None = None,
     memory: str | int | None = None,
     track: str | Sequence[str] = (),
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -73,7 +76,7 @@ def run(
     registry = load_registry(plugins, block)
     execution = execution_of(
         model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
-        memory=memory,
+        memory=memory, address=address, cpus=cpus, gpus=gpus,
     )  # fmt: skip
     request = Request(
         models=models_of(model, registry),

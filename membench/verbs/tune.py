@@ -68,6 +68,9 @@ def tune(
     executor: str | None = None,
     timeout: float | None = None,
     memory: str | int | None = None,
+    address: str | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
     plugins: Paths = (),
     block: Sequence[str] = (),
     progress: bool = True,
@@ -80,7 +83,7 @@ def tune(
     registry = load_registry(plugins, block)
     execution = execution_of(
         model, device=device, kernel=kernel, compile=compile, jobs=jobs, executor=executor, timeout=timeout,
-        memory=memory,
+        memory=memory, address=address, cpus=cpus, gpus=gpus,
     )  # fmt: skip
     request = Request(
         models=models_of(model, registry),

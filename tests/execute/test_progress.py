@@ -52,6 +52,16 @@ def test_a_log_has_a_plain_line_now_and_then(
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_counts_what_failed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with watching(2) as watcher:
+        watcher.finished(TRIAL, FAILED)
+        watcher.progress(0.5, "2 nodes, 4 of 4 workers busy")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("membench: 1/2 trials, 1 failed, 50%, 0:00:0")
+    assert last.endswith("2 nodes, 4 of 4 workers busy")
+
+
 def test_a_failed_trial_is_shown_with_what_it_printed_last(capsys: pytest.CaptureFixture[str]) -> None:
     record = make_record(status="failed", error="broken", trace={"output": "1\n2\n3\n\x1b]0;4\n"})
     with watching(1) as watcher:
@@ -119,7 +129,7 @@ def test_a_notebook_has_one_line_that_ends_with_what_was_done(
         watcher.finished(TRIAL, FAILED)
     texts = [one["text/plain"] for one in notebook.shown]
     assert any(text.startswith("0/1 trials, 25%") and "left, a <quarter>" in text for text in texts)
-    assert texts[-1].startswith("1/1 trials in 0:00:0")
+    assert texts[-1].startswith("1/1 trials, 1 failed in 0:00:0")
     assert not any("<quarter>" in one["text/html"] for one in notebook.shown)
     assert "broken [on] purpose" in capsys.readouterr().err
 

@@ -40,7 +40,7 @@ def _ask(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     module.eval()
     try:
         with torch.no_grad():
-            return logits_of(module(tokens)).clone()
+            return logits_of(module(tokens)).detach().clone()  # a forward may switch gradients on again
     finally:
         module.train(was_training)
 

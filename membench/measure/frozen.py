@@ -51,6 +51,7 @@ def _gap(one: torch.Tensor, other: torch.Tensor) -> float:
         raise InvalidOutput(f"the model returned logits of shape {list(one.shape)}, then of {list(other.shape)}")
     if not (torch.isfinite(one).all() and torch.isfinite(other).all()):
         return 0.0
+    one, other = one.detach(), other.detach()  # a forward may switch gradients on
     gap, largest = float((one - other).abs().max()), float(one.abs().max())
     return gap if gap > TOLERANCE * max(largest, 1.0) else 0.0
 

@@ -24,7 +24,7 @@ from membench.conformance.subject import Subject, seeded
 from membench.engine.general import GeneralTrainer, why_not_batched
 from membench.errors import UsageError
 from membench.interface.options import Option, options_of, validate
-from membench.measure.evaluate import InvalidOutput
+from membench.measure.evaluate import InvalidOutput, logits_of
 from membench.measure.size import ALL, describe_fresh, float_type, measure_size, same_bytes
 from membench.plan.budget import Budget, CannotBeBuilt, DoesNotFit, measure
 from membench.records import weights
@@ -268,7 +268,7 @@ def _gradients(subject: Subject) -> None:
             "it has no parameters", "register them as nn.Parameter, and modules as attributes or in a ModuleList"
         )
     module.eval()
-    loss = torch.logsumexp(module(subject.tokens()), dim=-1).sum()
+    loss = torch.logsumexp(logits_of(module(subject.tokens())), dim=-1).sum()
     gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
     unreached = [name for name, g in zip(named, gradients, strict=True) if g is None]
     if unreached:
@@ -448,25 +448,17 @@ def _budget(subject: Subject) -> None:
 
 def _size_within(subject: Subject, parameters: int, own: int) -> int | None:
     """What it has within a budget; None for one that is too small."""
-    kind = subject.architecture.config
     try:
         config = Budget(max(parameters, 1)).config(subject.architecture, subject.shape)
     except DoesNotFit as error:
         if parameters < own:
             return None
-        raise Problem(f"its defaults fit into {parameters:,} parameters, but: {error}", "return a config") from None
-    if not isinstance(config, kind):
         raise Problem(
-            f"for_budget returned a {type(config).__name__}, not a {kind.__name__}",
-            "return the config, or raise ValueError where the budget is too small",
-        )
-    used = measure_size(subject.build(config=config), subject.shape).parameters
-    if used > parameters:
-        raise Problem(
-            f"for a budget of {parameters:,} parameters, for_budget chose a model with {used:,}",
-            "count all that the module has, with answers, biases and norms, and round down",
-        )
-    return used
+            f"its defaults fit into {parameters:,} parameters, but: {error}",
+            "return a config whose module has at most so many, with answers, biases and norms; raise ValueError where "
+            "the budget is too small",
+        ) from None
+    return measure_size(subject.build(config=config), subject.shape).parameters
 
 
 _LOADED_WITHOUT_TORCH = """

@@ -18,7 +18,7 @@ from membench.interface.declarations import Architecture
 from membench.interface.facts import Facts, Shape
 from membench.interface.origin import HERE
 from membench.interface.registry import Plugin, Registry, is_target
-from membench.measure.evaluate import check_logits
+from membench.measure.evaluate import check_logits, logits_of
 
 # Three different numbers, so that no two dimensions can be confused; the later ones are for those that take no other.
 SHAPES = (Shape(11, 3, 7), Shape(11, 2, 7), Shape(11, 2, 11), Shape(11, 3, 11))
@@ -85,7 +85,7 @@ class Subject:
         with seeded(1):
             for _ in range(steps):
                 optimiser.zero_grad()
-                nn.functional.cross_entropy(module(tokens), labels).backward()
+                nn.functional.cross_entropy(logits_of(module(tokens)), labels).backward()
                 optimiser.step()
 
 

@@ -92,16 +92,16 @@ def _check_suite(path: Path, baseline: Baseline, suite: Suite, again: str) -> No
 def _baseline(data: dict[str, Any]) -> Baseline:
     return Baseline(
         suite=str(data["suite"]),
-        suite_version=int(data["suite_version"]),
+        suite_version=_whole(data["suite_version"]),
         models=tuple(str(name) for name in data["models"]),
-        seeds=tuple(int(seed) for seed in data["seeds"]),
+        seeds=tuple(map(_whole, data["seeds"])),
         samples=tuple(_sample(point) for point in data["points"]),
         git=dict(data.get("git", {})),
     )
 
 
 def _sample(point: dict[str, Any]) -> Sample:
-    seeds = tuple(int(seed) for seed in point["seeds"])
+    seeds = tuple(map(_whole, point["seeds"]))
     return Sample(
         **{name: str(point[name]) for name in ("id", "architecture", "config", "task", "protocol")},
         seeds=seeds,
@@ -109,6 +109,12 @@ def _sample(point: dict[str, Any]) -> Sample:
         facts=tuple(point["facts"]),
         environment={name: point["environment"].get(name) for name in SAME_NUMBERS},
     )
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
 
 
 def _column(name: str, values: Sequence[Any], length: int) -> tuple[float | None, ...]:

@@ -24,7 +24,8 @@ def test_all_means_every_model_and_task() -> None:
     pairs = {
         (trial.architecture.name, trial.task.name) for trial in planned("all", "all", protocol="quick", seeds=(0,))
     }
-    assert len(pairs) == len(REGISTRY.architectures) * len(REGISTRY.tasks)
+    installed = [one for one in REGISTRY.architectures.values() if not one.missing]
+    assert len(pairs) == len(installed) * len(REGISTRY.tasks)
 
 
 def test_with_several_models_an_option_can_be_for_one_of_them() -> None:

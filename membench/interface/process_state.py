@@ -88,8 +88,9 @@ def _torch() -> Callable[[], None]:
         settings = before or fresh
         torch.set_default_dtype(settings["dtype"])
         torch.set_grad_enabled(settings["grad"])
-        deterministic, warn_only = settings["deterministic"]
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        if _deterministic(torch) != settings["deterministic"]:  # only then: the call imports torch's compiler
+            deterministic, warn_only = settings["deterministic"]
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         torch.set_float32_matmul_precision(settings["matmul"])
         if torch.get_default_device().type != settings.get("device", "cpu"):
             torch.set_default_device(settings.get("device"))
@@ -101,12 +102,15 @@ def _torch() -> Callable[[], None]:
     return restore
 
 
+def _deterministic(torch: Any) -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
 def _settings(torch: Any) -> dict[str, Any]:
-    deterministic = torch.are_deterministic_algorithms_enabled()
     return {
         "dtype": torch.get_default_dtype(),
         "grad": torch.is_grad_enabled(),
-        "deterministic": (deterministic, torch.is_deterministic_algorithms_warn_only_enabled()),
+        "deterministic": _deterministic(torch),
         "matmul": torch.get_float32_matmul_precision(),
         "device": torch.get_default_device().type,
         "threads": torch.get_num_threads(),

@@ -147,9 +147,9 @@ def test_answers_in_an_attribute_are_lost_before_anything_is_measured(
     cheats: dict[str, tuple[Record, Verdict]],
 ) -> None:
     record, verdict = cheats["attribute"]
-    assert record.metrics["accuracy"] is not None
-    assert record.metrics["accuracy"] < 0.5
-    assert verdict.outcome == VERIFIED
+    assert not record.complete
+    assert "is not in the state_dict" in str(record.error)
+    assert verdict.outcome == UNCHECKED
 
 
 def test_answers_in_a_buffer_that_is_left_out_of_the_state_dict(cheats: dict[str, tuple[Record, Verdict]]) -> None:
@@ -187,9 +187,10 @@ def test_answers_of_the_one_who_asks_are_not_there_when_a_record_is_verified(
 
 
 def test_random_numbers_outside_of_the_state_dict_are_found(cheats: dict[str, tuple[Record, Verdict]]) -> None:
-    _, verdict = cheats["random attribute"]
-    assert verdict.outcome == FAILED
-    assert "something that its state dict does not hold" in verdict.reason
+    record, verdict = cheats["random attribute"]
+    assert not record.complete  # by the trial itself
+    assert "state_dict" in str(record.error)
+    assert verdict.outcome == UNCHECKED
 
 
 @pytest.fixture(scope="module")

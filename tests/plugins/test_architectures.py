@@ -175,6 +175,7 @@ def test_answers_cost_a_row_of_the_last_table_and_nothing_else(
     expected = {
         "linear-memory": {"outputs": (answers, 6)},
         "lookup": {"table.weight": (25, answers)},
+        "pair-mlp": {"unembed.weight": (answers, 40), **({"unembed.bias": (answers,)} if "bias" in options else {})},
     }.get(name, {"unembed.weight": (answers, 4)})
     assert changed == expected
 

@@ -305,10 +305,11 @@ def _parameters(subject: Subject) -> None:
     names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
     idle = [p for p in architecture.embeddings if not any(n == p or n.startswith(f"{p}.") for n in names)]
     if idle:
-        raise Problem(
-            f"embeddings={_list(idle)} names no parameter",
-            f"use prefixes of its parameters, which are: {', '.join(names[:8])}",
-        )
+        what = f"embeddings={_list(idle)} names no parameter"
+        mend = f"use prefixes of its parameters, which are: {', '.join(names[:8])}"
+        if len(idle) < len(architecture.embeddings):  # a family may have other tables with other options
+            raise Advice(f"{what} with these options", mend)
+        raise Problem(what, mend)
     try:
         measure(architecture, subject.config, shape, ALL.word)
     except CannotBeBuilt as error:

@@ -322,6 +322,13 @@ def test_a_prefix_of_embeddings_that_matches_nothing_is_found(tmp_path: Path) ->
     assert found == {"parameters": "embeddings='wort' names no parameter"}
 
 
+def test_a_table_that_only_other_options_have_is_advice(tmp_path: Path) -> None:
+    results = check_plugin(tmp_path, more=", embeddings=('word', 'wort')").results
+    (advice,) = [one for one in results if one.outcome != "passed"]
+    assert (advice.check, advice.outcome) == ("parameters", "advice")
+    assert advice.what == "embeddings='wort' names no parameter with these options"
+
+
 @pytest.mark.parametrize(
     ("choice", "words"),
     [

@@ -239,12 +239,14 @@ class _JobRunner:
             return None
 
     def _check_embeddings(self, state: Mapping[str, Any]) -> None:
-        for prefix in self.workbench.architecture.embeddings:
-            if not any(name.startswith(prefix) for name in state):
-                self.workbench.note(
-                    f"embeddings: no parameter begins with '{prefix}', so that it is left out of no count; "
-                    f"there are: {', '.join(state)[:200]}"
-                )
+        """One that names a parameter is enough: with other options there may be other tables."""
+        prefixes = self.workbench.architecture.embeddings
+        if prefixes and not any(name.startswith(tuple(prefixes)) for name in state):
+            told = " or ".join(f"'{prefix}'" for prefix in prefixes)
+            self.workbench.note(
+                f"embeddings: no parameter begins with {told}, so that nothing is left out of any count; "
+                f"there are: {', '.join(state)[:200]}"
+            )
 
     def _over_the_floor(self, facts: Facts, kl: float) -> tuple[float, dict[str, Any]]:
         """Divergence beyond the best rank-d logits that are known, this model's own among them."""

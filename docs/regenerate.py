@@ -44,7 +44,7 @@ def output_of(words: str, figures: Path) -> str:
     result = CliRunner(env={"COLUMNS": "100"}).invoke(cli, command, catch_exceptions=False)
     if result.exit_code:
         raise SystemExit(f"membench {words}: {result.output}")
-    lines = [line.rstrip() for line in result.output.splitlines() if not line.startswith("wrote ")]
+    lines = [line.rstrip() for line in result.stdout.splitlines() if not line.startswith("wrote ")]
     return "\n".join(lines).strip("\n") + "\n"
 
 

@@ -21,11 +21,15 @@ from membench.interface.options import expand, options_of, validate
 
 TASKS: dict[str, Task[Any]] = {task.name: task for task in membench_tasks.membench_tasks()}
 
+# Those whose contexts, answers and prior are all random, and have the same options.
+RANDOM = {name: TASKS[name] for name in ("bigram", "ngram", "low-entropy", "geometric", "almost-low-rank")}
+
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
+every_random_task = pytest.mark.parametrize("task", RANDOM.values(), ids=RANDOM.keys())
 
 
-def test_the_hook_brings_the_five_tasks() -> None:
-    assert list(TASKS) == ["bigram", "ngram", "low-entropy", "geometric", "almost-low-rank"]
+def test_the_hook_brings_the_nine_tasks() -> None:
+    assert list(TASKS) == [*RANDOM, "recall", "facts", "world", "text"]
 
 
 def test_listing_the_tasks_does_not_import_torch() -> None:
@@ -46,14 +50,14 @@ def test_every_option_has_a_help_text_and_defaults_are_valid(task: Task[Any]) ->
     validate(task.config(), task.name)
 
 
-@every_task
+@every_random_task
 def test_the_same_seed_gives_the_same_facts_and_another_seed_others(task: Task[Any]) -> None:
     config = task.config()
     assert draw_facts(task, config, 7).sha256() == draw_facts(task, config, 7).sha256()
     assert draw_facts(task, config, 7).sha256() != draw_facts(task, config, 8).sha256()
 
 
-@every_task
+@every_random_task
 def test_global_generators_are_neither_read_nor_moved(task: Task[Any]) -> None:
     digests = set()
     for seed in (0, 1):
@@ -66,7 +70,7 @@ def test_global_generators_are_neither_read_nor_moved(task: Task[Any]) -> None:
     assert len(digests) == 1
 
 
-@every_task
+@every_random_task
 def test_the_prior_is_drawn_last_so_that_it_alone_follows_the_exponent(task: Task[Any]) -> None:
     uniform, skewed = (draw_facts(task, task.config(zipf=s), 0) for s in (0.0, 1.0))
     assert np.array_equal(uniform.inputs, skewed.inputs)
@@ -75,7 +79,7 @@ def test_the_prior_is_drawn_last_so_that_it_alone_follows_the_exponent(task: Tas
     assert skewed.prior.max() / skewed.prior.min() == pytest.approx(len(skewed))
 
 
-@every_task
+@every_random_task
 def test_a_subset_of_contexts_is_in_lexicographic_order(task: Task[Any]) -> None:
     inputs = draw_facts(task, task.config(T0=100), 0).inputs
     assert np.array_equal(inputs, np.unique(inputs, axis=0))
@@ -97,6 +101,9 @@ def test_a_subset_of_contexts_is_in_lexicographic_order(task: Task[Any]) -> None
         ("geometric", {}, "77047811e3458afe"),
         ("geometric", {"N": 10, "alpha": 0.5}, "fa3de2e533666d5c"),
         ("geometric", {"N": 8, "S": 3, "T0": 40, "nb": 3}, "d51086d8af7e92cf"),
+        ("recall", {}, "364a4814682e4de9"),
+        ("facts", {}, "899f6aa457f0111d"),
+        ("world", {}, "1c77021a6d57c684"),
     ],
 )
 def test_version_1_gives_these_facts(name: str, options: dict[str, Any], digest: str) -> None:
@@ -119,13 +126,13 @@ def test_version_1_of_almost_low_rank_gives_these_facts() -> None:
     )
 
 
-@every_task
+@every_random_task
 def test_answers_are_the_tokens_by_default(task: Task[Any]) -> None:
     assert task.config(N=7) == task.config(N=7, A=7)
     assert task.shape(task.config(N=7)).answers == 7
 
 
-@every_task
+@every_random_task
 @pytest.mark.parametrize("A", [2, 5, 30])
 def test_answers_may_be_fewer_or_more_than_tokens(task: Task[Any], A: int) -> None:
     config = task.config(N=10, A=A, T0=90)
@@ -138,7 +145,7 @@ def test_answers_may_be_fewer_or_more_than_tokens(task: Task[Any], A: int) -> No
     assert min(A - 1, 10) <= likeliest.max() < A  # beyond the tokens, if there are more
 
 
-@every_task
+@every_random_task
 def test_answers_are_an_option_that_records_without_it_do_not_have(task: Task[Any]) -> None:
     (field,) = [field for field in dataclasses.fields(task.config) if field.name == "A"]
     assert field.metadata["later"]
@@ -147,7 +154,7 @@ def test_answers_are_an_option_that_records_without_it_do_not_have(task: Task[An
 
 @st.composite
 def small_configs(draw: st.DrawFn) -> tuple[Task[Any], Any]:
-    task = TASKS[draw(st.sampled_from(list(TASKS)))]
+    task = RANDOM[draw(st.sampled_from(list(RANDOM)))]
     N = draw(st.integers(2, 6))
     A = draw(st.none() | st.integers(2, 8))
     answers = N if A is None else A
@@ -196,6 +203,19 @@ def test_any_valid_config_gives_facts_of_the_declared_shape(made: tuple[Task[Any
         ("geometric", {"nb": "21"}, "geometric: nb=21 is more than the A=20 answers"),
         ("geometric", {"nb": "6", "A": "5"}, "geometric: nb=6 is more than the A=5 answers"),
         ("geometric", {"alpha": "1.5"}, "geometric: alpha=1.5: a number from 0 to 1 is needed"),
+        ("recall", {"N": "10", "A": "11"}, "recall: A=11 is more answers than there are inputs, N=10"),
+        ("recall", {"A": "1"}, "recall: A=1: a whole number of at least 2, or auto is needed"),
+        ("facts", {"D": "9", "A": "8"}, "facts: D=9 is more than the A=8 answers of all relations"),
+        ("facts", {"subjects": "4"}, "facts: D=8 is more answers than a relation has facts (subjects=4)"),
+        ("facts", {"T0": "1025"}, "facts: T0=1025 is more than the 1024 pairs of a subject and a relation"),
+        (
+            "facts",
+            {"copies": "2"},
+            "facts: copies=2 is more than noise=0 tokens out of noise_vocab=16 can tell apart (1)",
+        ),
+        ("world", {"T0": "1248"}, "world: T0=1248: a whole number from 1 to 1247, or auto is needed"),
+        ("text", {"N": "201"}, "text: N=201: a whole number from 2 to 200 is needed"),
+        ("text", {"S": "3"}, "text: S=3: a whole number from 1 to 2 is needed"),
         ("almost-low-rank", {"r": "0"}, "almost-low-rank: r=0: a whole number of at least 1 is needed"),
         ("almost-low-rank", {"sigma": "-1"}, "almost-low-rank: sigma=-1: a number from 0 to 1000 is needed"),
     ],

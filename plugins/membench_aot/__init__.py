@@ -76,6 +76,7 @@ ARCHITECTURE = Architecture(
     build=lazy("membench_aot.model:AttentionOnly"),
     bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
+    state=lambda shape, config: 2 * config.layers * config.H * config.d_h * (shape.length - 1),  # keys and values
     identifiable=_identifiable,
     constructions={
         "theorem-1": lazy("membench_aot.construct:theorem_1"),

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from membench.api import Bound, NotApplicable, Setting
 from membench.theory.counting import as_accuracy, shattered
 from membench.theory.divergence_bounds import DERIVED, Family
+from membench.theory.reported_laws import LIU, NICHANI, bits_law, guide_line, with_logarithm
 
 ARCHITECTURE = "linear-memory"
-NICHANI = (
-    "Nichani, Lee, Bietti, 'Understanding Factual Recall in Transformers via Associative Memories', 2024, "
-    "arXiv:2412.06538"
-)
 
 
 def _pseudo_inverse(setting: Setting) -> float:
@@ -28,10 +23,7 @@ def _shattering(setting: Setting) -> float:
 
 def recalled(d: int) -> float:
     """T with T log T = d^2 / 2: where a learned matrix stops recalling all of an injective map, for large d."""
-    target, T = d * d / 2, 2.0
-    for _ in range(100):  # Newton's method on a convex, rising function
-        T = max(1.0 + 1e-9, T - (T * math.log(T) - target) / (math.log(T) + 1))
-    return T
+    return with_logarithm(d * d / 2)
 
 
 def bounds() -> list[Bound]:
@@ -70,6 +62,21 @@ def bounds() -> list[Bound]:
             direction="order",
             reference=f"{NICHANI} for the order; the constant is Giorlandino et al. 2026",
             value=lambda setting: recalled(setting.config.d),
+            architecture=ARCHITECTURE,
+        ),
+        guide_line(
+            "nichani-linear",
+            1.3,
+            size="d^2",
+            numbers=lambda setting: setting.config.d**2,
+            architecture=ARCHITECTURE,
+        ),
+        bits_law(
+            "liu-linear",
+            1.0,
+            found="One bit in each parameter of a linear layer.",
+            setting="Gaussian keys of dimension 10, 10 random answers, Adam",
+            reference=LIU,
             architecture=ARCHITECTURE,
         ),
         *family.limits(),

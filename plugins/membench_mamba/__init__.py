@@ -41,6 +41,11 @@ def _for_budget(shape: Shape, parameters: int) -> MambaConfig:
     return MambaConfig(d=d)
 
 
+def _state(shape: Shape, config: MambaConfig) -> int:
+    """Of each channel, its state and the earlier tokens that its convolution still sees."""
+    return config.layers * config.expand_factor * config.d * (config.d_state + config.d_conv - 1)
+
+
 ARCHITECTURE = Architecture(
     name="mamba",
     summary="a selective state space model (mambapy), read after the last token",
@@ -51,6 +56,7 @@ ARCHITECTURE = Architecture(
     config=MambaConfig,
     build=lazy("membench_mamba.model:MambaModel"),
     bottleneck=lambda config: config.d,
+    state=_state,
     embeddings=("word", "unembed"),
     for_budget=_for_budget,
     packages={"mambapy": "membench[mamba]"},

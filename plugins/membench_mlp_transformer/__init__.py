@@ -53,6 +53,7 @@ ARCHITECTURE = Architecture(
     build=lazy("membench_mlp_transformer.model:MLPTransformer"),
     bottleneck=lambda config: config.d,
     embeddings=("word", "position", "unembed"),
+    state=lambda shape, config: 2 * config.layers * config.d * (shape.length - 1),  # keys and values
     kernel=lazy("membench_mlp_transformer.kernel:make_trainer"),
     for_budget=_for_budget,
 )

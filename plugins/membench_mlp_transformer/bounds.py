@@ -6,7 +6,7 @@ from membench.api import Bound, NotApplicable, Setting
 from membench.theory.attention_rank import Features, memorisable_count
 from membench.theory.counting import as_accuracy
 from membench.theory.divergence_bounds import DANA, DERIVED, Family
-from membench.theory.universal_bounds import zero_head_accuracy
+from membench.theory.universal_bounds import MADDEN, zero_head_accuracy
 
 ARCHITECTURE = "mlp-transformer"
 BAUM = "Baum, 'On the Capabilities of Multilayer Perceptrons', Journal of Complexity 4, 1988"
@@ -75,9 +75,31 @@ def _neurons(setting: Setting) -> int:
     return int(setting.config.w)
 
 
+def _madden(setting: Setting) -> float:
+    if setting.config.layers > 1:
+        raise NotApplicable(f"layers={setting.config.layers}, and the theorem is about one")
+    if setting.parameters is None:
+        raise NotApplicable("the number of parameters is not known here")
+    return setting.parameters / (setting.shape.answers - 1)
+
+
 def _comparisons() -> list[Bound]:
-    """Theorems about an MLP on points in general position, which the sums of token embeddings need not be."""
+    """Theorems about an MLP on points in general position, which the sums of token embeddings need not be; and one
+    about a transformer of one layer.
+    """
     return [
+        Bound(
+            name="madden-lower",
+            summary="One layer with an analytic activation meets arbitrary distributions of as many contexts.",
+            formula="P/(A-1), up to a constant",
+            latex=r"\Omega\left(\frac P{A-1}\right)",
+            quantity="capacity",
+            direction="order",
+            reference=MADDEN,
+            value=_madden,
+            architecture=ARCHITECTURE,
+            restricted_to="models whose neurons have most of the parameters",
+        ),
         Bound(
             name="baum",
             summary="Two labels of points in general position, by threshold neurons.",

@@ -51,6 +51,7 @@ ARCHITECTURE = Architecture(
         "gates": lazy("membench_pair_mlp.construct:gates"),
         "selector": lazy("membench_pair_mlp.construct:selector"),
     },
+    kernel=lazy("membench_pair_mlp.kernel:make_trainer"),
     for_budget=_for_budget,
 )
 

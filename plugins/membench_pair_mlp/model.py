@@ -20,7 +20,7 @@ class PairMLP(nn.Module):
 
     def __init__(self, shape: Shape, config: PairMLPConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.vocab = config, shape.vocab
         self.tables = _tables(shape, config.w)
         self.gates = _tables(shape, config.w) if config.gate else None
         self.bias = nn.Parameter(torch.zeros(config.w)) if config.bias else None

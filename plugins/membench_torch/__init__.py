@@ -55,20 +55,33 @@ def count_encoder(shape: Shape, config: EncoderConfig) -> int:
     return d * sum(shape) + config.layers * (4 * d * d + 2 * d * w + 9 * d + w)
 
 
-def _recurrent_for_budget(name: str) -> Callable[[Shape, int], RecurrentConfig]:
+def _lstm_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
     """The widest single layer whose state is as wide as its tokens' vectors."""
 
-    def for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
-        def count(d: int) -> int:
-            return count_recurrent(shape, RecurrentConfig(d=d), GATES[name])
+    def count(d: int) -> int:
+        return count_recurrent(shape, RecurrentConfig(d=d), GATES["lstm"])
 
-        _require(name, shape, parameters, count(1))
-        d = 1
-        while count(d + 1) <= parameters:
-            d += 1
-        return RecurrentConfig(d=d)
+    _require("lstm", shape, parameters, count(1))
+    return RecurrentConfig(d=_largest(count, parameters))
 
-    return for_budget
+
+def _gru_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
+    """The widest single layer whose state is about twice as wide as its tokens' vectors."""
+
+    def count(d: int, w: int) -> int:
+        return count_recurrent(shape, RecurrentConfig(d=d, w=w), GATES["gru"])
+
+    _require("gru", shape, parameters, count(1, 1))
+    w = _largest(lambda w: count((w + 1) // 2, w), parameters)
+    return RecurrentConfig(d=_largest(lambda d: count(d, w), parameters), w=w)
+
+
+def _largest(count: Callable[[int], int], parameters: int) -> int:
+    """The largest number with at most so many parameters, of which 1 has no more."""
+    number = 1
+    while count(number + 1) <= parameters:
+        number += 1
+    return number
 
 
 def _encoder_for_budget(shape: Shape, parameters: int) -> EncoderConfig:
@@ -100,8 +113,9 @@ LSTM = Architecture(
     config=RecurrentConfig,
     build=lazy("membench_torch.model:LSTM"),
     bottleneck=lambda config: config.w,
+    state=lambda shape, config: 2 * config.w * config.layers,
     embeddings=("word", "unembed"),
-    for_budget=_recurrent_for_budget("lstm"),
+    for_budget=_lstm_for_budget,
 )
 
 GRU = Architecture(
@@ -114,8 +128,9 @@ GRU = Architecture(
     config=RecurrentConfig,
     build=lazy("membench_torch.model:GRU"),
     bottleneck=lambda config: config.w,
+    state=lambda shape, config: config.w * config.layers,
     embeddings=("word", "unembed"),
-    for_budget=_recurrent_for_budget("gru"),
+    for_budget=_gru_for_budget,
 )
 
 ENCODER = Architecture(

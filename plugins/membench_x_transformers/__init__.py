@@ -42,14 +42,14 @@ class XTransformersConfig:
 
 
 def count_plain(shape: Shape, d: int) -> int:
-    """Parameters of a plain decoder of this width, all else by default."""
-    attention = 4 * d * 16  # two heads of 8
-    mlp = 8 * d * d + 5 * d
+    """Parameters of a plain decoder of one layer with four heads of 4, and an MLP of twice its width."""
+    attention = 4 * d * 16
+    mlp = 4 * d * d + 3 * d
     return d * sum(shape) + attention + mlp + 3 * d  # a normalisation before each, and one in the end
 
 
 def _for_budget(shape: Shape, parameters: int) -> XTransformersConfig:
-    """The widest plain decoder of one layer."""
+    """The widest plain decoder of one layer, with four heads of 4 and an MLP of twice its width."""
     if parameters < count_plain(shape, 1):
         raise ValueError(
             f"a budget of {parameters} parameters is too small for x-transformers: with N={shape.vocab}, "
@@ -58,7 +58,7 @@ def _for_budget(shape: Shape, parameters: int) -> XTransformersConfig:
     d = 1
     while count_plain(shape, d + 1) <= parameters:
         d += 1
-    return XTransformersConfig(d=d)
+    return XTransformersConfig(d=d, heads=4, d_h=4, mlp=2)
 
 
 ARCHITECTURE = Architecture(

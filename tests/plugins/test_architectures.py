@@ -14,10 +14,15 @@ from torch.nn.functional import cross_entropy
 
 import membench_aot
 import membench_attention_mlp
+import membench_hashed_ngram
+import membench_hopfield
 import membench_linear_memory
 import membench_lookup
+import membench_mlp_memory
 import membench_mlp_transformer
+import membench_moe
 import membench_pair_mlp
+import membench_product_key
 import membench_sequence_encoder
 import membench_torch
 from membench.api import Architecture, Shape
@@ -32,6 +37,11 @@ PACKAGES = (
     membench_lookup,
     membench_torch,
     membench_pair_mlp,
+    membench_mlp_memory,
+    membench_moe,
+    membench_product_key,
+    membench_hashed_ngram,
+    membench_hopfield,
 )
 ARCHITECTURES: dict[str, Architecture[Any]] = {
     one.name: one for package in PACKAGES for one in package.membench_architectures()
@@ -59,6 +69,15 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("transformer-encoder", {"d": 4, "heads": 1, "w": 3, "layers": 2, "norm_first": True}),
     ("pair-mlp", {"w": 40}),
     ("pair-mlp", {"w": 40, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
+    ("mlp-memory", {"d": 6}),
+    ("moe", {"d": 4, "experts": 3, "w": 5}),
+    ("moe", {"d": 4, "experts": 4, "k": 4, "w": 3}),
+    ("product-key", {"d": 4, "n": 3}),
+    ("product-key", {"d": 4, "n": 4, "k": 20, "heads": 2}),
+    ("hashed-ngram", {"M": 200, "d": 4}),
+    ("hashed-ngram", {"M": 50, "d": 2, "hashes": 2}),
+    ("hopfield", {"d": 4, "M": 9}),
+    ("hopfield", {"d": 4, "M": 9, "beta": 0.5, "updates": 3}),
 ]
 each_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 
@@ -174,6 +193,7 @@ def test_answers_cost_a_row_of_the_last_table_and_nothing_else(
     changed = {key: tuple(value.shape) for key, value in other.items() if value.shape != plain[key].shape}
     expected = {
         "linear-memory": {"outputs": (answers, 6)},
+        "mlp-memory": {"outputs": (answers, 6)},
         "lookup": {"table.weight": (25, answers)},
         "pair-mlp": {"unembed.weight": (answers, 40), **({"unembed.bias": (answers,)} if "bias" in options else {})},
     }.get(name, {"unembed.weight": (answers, 4)})

@@ -1,0 +1,52 @@
+"""The MLP associative memory: neurons between frozen random vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPMemoryConfig:
+    """The two matrices, which are all that is trained."""
+
+    d: int = option(16, help="d, dimension of the frozen input and output vectors", minimum=1)
+    m: int = option(None, help="m, neurons (auto: 4 d)", minimum=1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", 4 * self.d if self.m is None else self.m)
+
+
+def _for_budget(shape: Shape, parameters: int) -> MLPMemoryConfig:
+    if parameters < 2:
+        raise ValueError(f"a budget of {parameters} parameters is too small for mlp-memory: it needs at least 2")
+    d = max(1, math.isqrt(parameters // 8))  # 2 d m parameters with m = 4 d
+    return MLPMemoryConfig(d=d, m=parameters // (2 * d))
+
+
+ARCHITECTURE = Architecture(
+    name="mlp-memory",
+    summary="MLP associative memory: trained ReLU neurons between frozen random vectors",
+    reference=(
+        "Nichani, Lee, Bietti, 'Understanding Factual Recall in Transformers via Associative Memories', 2024, "
+        "arXiv:2412.06538"
+    ),
+    config=MLPMemoryConfig,
+    build=lazy("membench_mlp_memory.model:MLPMemory"),
+    bottleneck=lambda config: config.d,
+    for_budget=_for_budget,
+)
+
+
+@hookimpl
+def membench_architectures() -> list[Architecture[MLPMemoryConfig]]:
+    return [ARCHITECTURE]
+
+
+@hookimpl
+def membench_bounds() -> list[Bound]:
+    from membench_mlp_memory.bounds import bounds
+
+    return bounds()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SIGNS = {"lower": ">=", "upper": "<=", "reference": "=", "order": "~"}
+SIGNS = {"lower": ">=", "upper": "<=", "reference": "=", "order": "~", "reported": "~"}
 STATEMENT = ("claim", "summary", "formula", "latex", "reference")
 
 

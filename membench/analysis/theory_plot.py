@@ -16,7 +16,7 @@ from membench.theory.floor import FloorInterval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLES = {"guarantee": "-", "limit": "--", "reference": ":"}
+STYLES = {"guarantee": "-", "limit": "-.", "reference": ":", "reported": "--"}
 
 
 def draw_bounds(

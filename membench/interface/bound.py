@@ -13,8 +13,8 @@ from membench.interface.origin import UNKNOWN, Origin
 # associations: contexts of these facts that are answered right.  capacity: the most contexts for which every
 # labelling can be memorised, whatever the facts at hand.  kl: divergence in nats.
 Quantity = Literal["accuracy", "associations", "capacity", "kl", "parameters", "bits_per_parameter"]
-Direction = Literal["lower", "upper", "reference", "order"]
-Claim = Literal["guarantee", "limit", "reference", "order"]
+Direction = Literal["lower", "upper", "reference", "order", "reported"]
+Claim = Literal["guarantee", "limit", "reference", "order", "reported"]
 
 _SMALLER_IS_BETTER = ("kl", "parameters", "bits_per_parameter")
 
@@ -45,8 +45,10 @@ class Bound:
     A lower bound on accuracy is a guarantee: some weights reach at least this. An upper bound is a
     limit: no weights exceed it. For a divergence it is the other way round. `reference` marks the
     figure of a simpler or another model, drawn for comparison; `order` a result that is known only
-    up to a constant, which no model can meet or miss. `value` raises NotApplicable with a reason
-    outside the bound's validity, and Vacuous where it applies but says nothing.
+    up to a constant, which no model can meet or miss; `reported` an empirical law, which others
+    measured in the setting that `restricted_to` names, and which nothing violates. `value` raises
+    NotApplicable with a reason outside the bound's validity, and Vacuous where it applies but says
+    nothing.
     """
 
     name: str
@@ -66,6 +68,6 @@ class Bound:
     @property
     def claim(self) -> Claim:
         """What is claimed: that some weights do as well (guarantee), or that none do better (limit)."""
-        if self.direction == "reference" or self.direction == "order":
+        if self.direction == "reference" or self.direction == "order" or self.direction == "reported":
             return self.direction
         return "guarantee" if (self.direction == "upper") == (self.quantity in _SMALLER_IS_BETTER) else "limit"

@@ -58,11 +58,13 @@ def floors(facts: Facts, dimensions: Sequence[int], starts: int = STARTS) -> Ite
     Each d also starts from the best encoder of the next smaller one, so that the upper ends never rise with d.
     """
     wanted = sorted(set(dimensions))
-    on_a_circle = [d for d in wanted if facts.is_association and d >= 2]  # comes as close to zero as one likes
-    for d, ends in _descend_along(profile(facts), wanted[: len(wanted) - len(on_a_circle)], starts):
+    # One answer each lies on a circle, and d = A - 1 is enough for any logits: both come as close to zero as one likes.
+    no_floor = min(2, facts.answers - 1) if facts.is_association else facts.answers - 1
+    for d, ends in _descend_along(profile(facts), [d for d in wanted if d < no_floor], starts):
         yield _interval(facts, d, ends)
-    for d in on_a_circle:
-        yield FloorInterval(d, 0.0, 0.0, 0.0, 0, 0.0)
+    for d in wanted:
+        if d >= no_floor:
+            yield FloorInterval(d, 0.0, 0.0, 0.0, 0, 0.0)
 
 
 def floor(facts: Facts, dimensions: Sequence[int], starts: int = STARTS) -> list[FloorInterval]:

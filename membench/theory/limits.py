@@ -34,7 +34,7 @@ def missed_guarantee(metrics: Mapping[str, Any], bounds: Iterable[Mapping[str, A
     accuracy = metrics.get("accuracy")
     if accuracy is None or accuracy >= value - EXACT:
         return ""
-    return f"theory knows better weights: {name} guarantees an accuracy of {value:.4g}, and {accuracy:.4g} was found"
+    return f"below what is proven: {name} guarantees an accuracy of {value:.4g}, and {accuracy:.4g} was found"
 
 
 def _holds_for_all(bound: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from membench.interface.facts import Facts
 from membench.interface.hookspecs import hookimpl
 from membench.theory.counting import most_accurate, require_uniform_labels
 from membench.theory.facts_profile import joint_with_last, marginal
+from membench.theory.reported_laws import general_laws
 
 DERIVED = "derived in docs/theory.md"
 _TABULATED = 4000  # contexts with one last token for which the expected majority is worked out
@@ -112,8 +113,18 @@ def _kim(setting: Setting) -> float:
     return setting.shape.length + setting.shape.vocab + math.sqrt(T0 * math.log(T0))
 
 
+def _kajitsuka_sato_bits(setting: Setting) -> float:
+    """The bits of all labels, shared by the parameters that they are said to need."""
+    require_uniform_labels(setting.facts)
+    return math.sqrt(len(setting.facts)) * math.log2(setting.shape.answers)
+
+
+def _madden(setting: Setting) -> float:
+    return _parameters(setting) / (setting.shape.answers - 1)
+
+
 def universal_bounds() -> list[Bound]:
-    return [*_reference_values(), *_limits(), *_information_bounds(), _KIM]
+    return [*_reference_values(), *_limits(), *_information_bounds(), *_orders(), *general_laws()]
 
 
 def _reference_values() -> list[Bound]:
@@ -229,16 +240,57 @@ def _information_bounds() -> list[Bound]:
     ]
 
 
-_KIM = Bound(
-    name="kim",
-    summary="Parameters that suffice for a deep transformer with narrow MLPs.",
-    formula="S + N + sqrt(T0 log T0)",
-    latex=r"O\left(S+N+\sqrt{T_0\log T_0}\right)",
-    quantity="parameters",
-    direction="order",
-    reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",
-    value=_kim,
+_KAJITSUKA_SATO = "Kajitsuka, Sato, 'On the Optimal Memorization Capacity of Transformers', ICLR 2025, arXiv:2409.17677"
+MADDEN = (
+    "Madden, Fox, Thrampoulidis, 'Next-token prediction capacity: general upper bounds and a lower bound for "
+    "transformers', 2024, arXiv:2405.13718"
 )
+
+
+def _orders() -> list[Bound]:
+    return [
+        Bound(
+            name="kim",
+            summary="Parameters that suffice for a deep transformer with narrow MLPs.",
+            formula="S + N + sqrt(T0 log T0)",
+            latex=r"O\left(S+N+\sqrt{T_0\log T_0}\right)",
+            quantity="parameters",
+            direction="order",
+            reference="Kim, Kim, Mozafari, 'Provable Memorization Capacity of Transformers', ICLR 2023",
+            value=_kim,
+        ),
+        Bound(
+            name="kajitsuka-sato",
+            summary="Parameters that a deep transformer needs, and that suffice for it, however long contexts are.",
+            formula="sqrt(T0), up to logarithms",
+            latex=r"\tilde\Theta\left(\sqrt{T_0}\right)",
+            quantity="parameters",
+            direction="order",
+            reference=_KAJITSUKA_SATO,
+            value=lambda setting: math.sqrt(len(setting.facts)),
+        ),
+        Bound(
+            name="kajitsuka-sato-bits",
+            summary="Bits that each of so few parameters must hold, because together they hold all labels.",
+            formula="sqrt(T0) log2 A, up to logarithms",
+            latex=r"\tilde\Omega\left(\sqrt{T_0}\log_2A\right)",
+            quantity="bits_per_parameter",
+            direction="order",
+            reference=f"{_KAJITSUKA_SATO}; {DERIVED}",
+            value=_kajitsuka_sato_bits,
+            expected=True,
+        ),
+        Bound(
+            name="madden-upper",
+            summary="No model meets arbitrary distributions over the answers of more contexts.",
+            formula="P/(A-1), up to a constant",
+            latex=r"O\left(\frac P{A-1}\right)",
+            quantity="capacity",
+            direction="order",
+            reference=MADDEN,
+            value=_madden,
+        ),
+    ]
 
 
 @hookimpl

@@ -55,7 +55,7 @@ def test_floor_of_a_noisy_table() -> None:
     expected = [1.1179, 0.5153, 0.1740, 0.0325, 0.00596, 0]
     assert [interval.upper for interval in intervals] == pytest.approx(expected, rel=2e-3, abs=1e-12)
     assert all(interval.starts == 8 for interval in intervals[:-1])
-    assert intervals[-1].starts == 1  # enough dimensions: the first start solves it
+    assert intervals[-1].starts == 0  # enough dimensions for any logits
 
 
 def test_floor_of_a_geometric_task() -> None:

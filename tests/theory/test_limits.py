@@ -18,7 +18,7 @@ BOUND: dict[str, Any] = {
 def test_the_best_guarantee_that_was_missed_is_named() -> None:
     weaker = {**BOUND, "name": "chance", "value": 0.2}
     sentence = missed_guarantee({"accuracy": 0.1}, [weaker, BOUND])
-    assert sentence == "theory knows better weights: majority guarantees an accuracy of 0.25, and 0.1 was found"
+    assert sentence == "below what is proven: majority guarantees an accuracy of 0.25, and 0.1 was found"
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_a_training_that_hardly_began_says_so_in_its_record(tmp_path: Path) -> N
     results = membench.run("aot", "bigram", M={"d": 8, "H": 4}, T={"N": 8}, protocol="quick", P={"steps": 1},
                            seeds=1, out=tmp_path, executor="inline", progress=False)  # fmt: skip
     (record,) = results.records
-    assert any(note.startswith("theory knows better weights") for note in record.trace["notes"])
+    assert any(note.startswith("below what is proven") for note in record.trace["notes"])

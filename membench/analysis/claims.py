@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from membench.analysis.curves import CEILINGS, Curve
-from membench.analysis.intervals import Numbers, difference_interval
+from membench.analysis.curves import CEILINGS, Curve, Overlay, name_of
+from membench.analysis.intervals import Numbers, difference_interval, mean_interval
 from membench.analysis.laws import CLOSE, LAWS, best, compare, fit, fit_all
 from membench.analysis.trial_frame import require_columns
 from membench.errors import UsageError, unknown
@@ -41,6 +41,24 @@ def slopes(
     if not rows:
         raise UsageError(f"no slope of {y} over {over} can be taken: {reason}")
     return pd.DataFrame(rows)
+
+
+def most_facts(frame: pd.DataFrame, x: str, y: str, level: float, by: Sequence[str]) -> pd.DataFrame:
+    """For each group, x and seed, the largest number of facts of which y reaches the level, if it does."""
+    reached = frame[frame[y] >= level - 1e-12]
+    if reached.empty:
+        raise UsageError(f"no trial reaches {y} {level:g}")
+    return _largest(reached, x, "T0", by).rename(columns={"T0": "facts"})
+
+
+def peaks(frame: pd.DataFrame, x: str, y: str, by: Sequence[str]) -> pd.DataFrame:
+    """For each group, x and seed, the largest y."""
+    return _largest(frame, x, y, by)
+
+
+def _largest(frame: pd.DataFrame, x: str, y: str, by: Sequence[str]) -> pd.DataFrame:
+    found: pd.DataFrame = frame.groupby([*by, x, "seed"], sort=True)[y].max().reset_index()
+    return found
 
 
 def ceiling_of(y: str, wanted: float | None) -> float | None:
@@ -110,8 +128,10 @@ def check_claim(claim: Claim, laws: Sequence[str]) -> None:
         raise UsageError(f"the claim compares {len(claim.equal)} series; 'equal' names two")
 
 
-def judge(claim: Claim, curves: Sequence[Curve]) -> Verdict:
+def judge(claim: Claim, curves: Sequence[Curve], overlay: Overlay | None = None, by: Sequence[str] = ()) -> Verdict:
     """The claim against all curves together."""
+    if claim.published is not None:
+        return _judge_published(claim, curves, overlay, by)
     if claim.law:
         return _judge_law(claim.law, curves)
     if claim.exponent is not None:
@@ -164,6 +184,69 @@ def _judge_exponent(exponent: float, curves: Sequence[Curve]) -> Verdict:
         name = f"{curve.name}: " if curve.name else ""
         words.append(f"{name}exponent {power.parameters['exponent']:.2f} (95 % {low:.2f} to {high:.2f})")
     return Verdict(all(inside), f"in a power law with an offset: {'; '.join(words)}; claimed was {exponent:g}")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published point, and what was measured there."""
+
+    place: str  # curve and x
+    published: float
+    values: Numbers  # of all seeds
+    best: bool  # whether the best of them counts, and not their mean
+    tolerance: float  # as a part of what was published
+
+    @property
+    def ours(self) -> float:
+        return float(self.values.max() if self.best else self.values.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the mean."""
+        return mean_interval(self.values)
+
+    @property
+    def is_near(self) -> bool:
+        low, high = self.interval
+        inside = not self.best and low <= self.published <= high
+        return inside or abs(self.ours - self.published) <= self.tolerance * self.published
+
+    def __str__(self) -> str:
+        low, high = (number(end) for end in self.interval)
+        told = f"mean {number(self.values.mean())}, " if self.best else ""
+        which = f"best of {len(self.values)} seeds, " if self.best else ""
+        return f"{self.place}: {number(self.ours)} ({which}{told}95 % {low} to {high}) against {number(self.published)}"
+
+
+def number(value: float) -> str:
+    """Three digits, and all of a large one."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def beside(claim: Claim, curves: Sequence[Curve], overlay: Overlay | None, by: Sequence[str]) -> list[Beside]:
+    """Each published point with the trials at the same x, of the curve of the same name or of the one named."""
+    named = {curve.name: curve for curve in curves}
+    found = []
+    for point in overlay.points.to_dict("records") if overlay else []:
+        name = name_of(by, tuple(point[column] for column in by))
+        curve = named.get(claim.curve or name)
+        values = _at(curve, point[curve.x]) if curve else np.empty(0)
+        if curve and len(values):
+            place = f"{name + ', ' if name else ''}{curve.x}={point[curve.x]:g}"
+            found.append(Beside(place, float(point[curve.y]), values, claim.best, claim.published or 0.0))
+    return found
+
+
+def _judge_published(claim: Claim, curves: Sequence[Curve], overlay: Overlay | None, by: Sequence[str]) -> Verdict:
+    found = beside(claim, curves, overlay, by)
+    if not found:
+        return Verdict(None, "no published point was measured")
+    words = "; ".join(map(str, found))
+    return Verdict(all(one.is_near for one in found), f"{words} (near is within {100 * (claim.published or 0):g} %)")
+
+
+def _at(curve: Curve, x: float) -> Numbers:
+    return curve.trials.loc[curve.trials[curve.x] == x, curve.y].to_numpy(dtype=float)
 
 
 def _judge_above(column: str, curves: Sequence[Curve]) -> Verdict:

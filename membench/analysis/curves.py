@@ -64,10 +64,10 @@ def curves(frame: pd.DataFrame, x: str, y: str, by: Sequence[str]) -> list[Curve
     if not by:
         return [Curve("", x, y, frame)]
     groups = frame.groupby(list(by), sort=True, dropna=False)
-    return [Curve(_name(by, key), x, y, group) for key, group in groups]
+    return [Curve(name_of(by, key), x, y, group) for key, group in groups]
 
 
-def _name(by: Sequence[str], key: tuple[Any, ...]) -> str:
+def name_of(by: Sequence[str], key: tuple[Any, ...]) -> str:
     words = [
         str(value) if column in ("series", "model") else f"{column}={value}"
         for column, value in zip(by, key, strict=True)
@@ -188,7 +188,7 @@ def _draw_overlay(axes: Any, drawn: Sequence[Curve], overlay: Overlay, by: Seque
     x, y, points = drawn[0].x, drawn[0].y, overlay.points
     groups: Mapping[str, pd.DataFrame] = {"": points}
     if by and all(column in points for column in by):
-        groups = {_name(by, key): group for key, group in points.groupby(list(by))}
+        groups = {name_of(by, key): group for key, group in points.groupby(list(by))}
     names = [curve.name for curve in drawn]
     for index, (name, group) in enumerate(groups.items()):
         place = names.index(name) if name in names else None

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from membench.analysis.claims import Verdict, check_claim, fit_rows, fitted_all, judge, slopes
+from membench.analysis.claims import (
+    Beside,
+    Verdict,
+    beside,
+    check_claim,
+    fit_rows,
+    fitted_all,
+    judge,
+    most_facts,
+    peaks,
+    slopes,
+)
 from membench.analysis.curves import Curve, Overlay, Picture, curves, read_overlay
 from membench.analysis.figures import Plot
 from membench.analysis.tables import as_html, as_text, with_interval
@@ -91,6 +102,10 @@ def distinct(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _overlay(path: Path | None, experiment: Experiment, y: str) -> Overlay | None:
+    if path is None and experiment.published:
+        import pandas as pd
+
+        return Overlay(experiment.published.name, pd.DataFrame(experiment.published.points))
     if path is None:
         return None
     return Overlay(path.stem, read_overlay(path, experiment.figure.x, y))
@@ -111,11 +126,23 @@ class Reproduction:
         """With `show`, progress is shown while laws are fitted."""
         drawn, sentences = _analysed(planned, records, show)
         claim = planned.experiment.claim
-        return cls(planned, records, drawn, sentences, judge(claim, drawn) if claim else None)
+        return cls(
+            planned,
+            records,
+            drawn,
+            sentences,
+            judge(claim, drawn, planned.overlay, planned.experiment.figure.by) if claim else None,
+        )
 
     @property
     def experiment(self) -> Experiment:
         return self.planned.experiment
+
+    @property
+    def beside(self) -> list[Beside]:
+        """What was published, with what was measured at the same places."""
+        claim, figure = self.experiment.claim, self.experiment.figure
+        return beside(claim, self.curves, self.planned.overlay, figure.by) if claim else []
 
     @property
     def failed(self) -> list[Record]:
@@ -207,6 +234,7 @@ def _frame(planned: PlannedExperiment, records: Sequence[Record]) -> pd.DataFram
 def _analysed(planned: PlannedExperiment, records: Sequence[Record], show: bool) -> tuple[list[Curve], list[str]]:
     """The curves of the figure, with their fits and a sentence on each."""
     figure, y = planned.experiment.figure, planned.y
+    reduced = bool(figure.slope_over or figure.facts_at is not None)
     own = y == planned.experiment.y(planned.protocol) or METRICS[y].ceiling is not None
     saturation = figure.ceiling if own else None  # of another metric it says nothing
     frame = _frame(planned, records)
@@ -214,10 +242,14 @@ def _analysed(planned: PlannedExperiment, records: Sequence[Record], show: bool)
     require_columns(frame, [*figure.by, *([figure.bound] if figure.bound else [])])
     if figure.slope_over:
         frame, y = slopes(frame, figure.x, y, figure.slope_over, figure.by, saturation), "slope"
+    elif figure.facts_at is not None:
+        frame, y = most_facts(frame, figure.x, y, figure.facts_at, figure.by), "facts"
+    elif figure.peak_over:
+        frame = peaks(frame, figure.x, y, figure.by)
     drawn = curves(frame, figure.x, y, figure.by)
     if not figure.laws:
         return drawn, []
-    ceiling = None if figure.slope_over else saturation
+    ceiling = None if reduced else saturation
     try:
         with counting(len(drawn), "curves fitted", show) as advance:
             return fitted_all(drawn, figure.laws, ceiling, advance)

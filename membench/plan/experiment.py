@@ -26,6 +26,9 @@ class Claim:
     exponent: float | None = None  # holds if the interval of the power law's exponent contains it
     equal: tuple[str, ...] = ()  # two names of series: holds if neither is better at the same x
     above: str = ""  # a column, such as proven_associations: holds if no point lies below it
+    published: float | None = None  # holds if each published point is reached to within this part of it
+    curve: str = ""  # that published points are compared with; by default the one of the same name
+    best: bool = False  # the best seed counts, and not their mean: as published, where any of several starts did
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,8 @@ class Figure:
     y: str = "accuracy"
     by: tuple[str, ...] = ()
     slope_over: str = ""  # draw the slope of y over this column, instead of y
+    facts_at: float | None = None  # draw the most facts T0 of which y reaches this, instead of y
+    peak_over: str = ""  # draw the largest y over this column, instead of y
     laws: tuple[str, ...] = ()
     ceiling: float | None = None  # where y saturates: a law is only asked to be at least there
     bound: str = ""  # a column to draw as a line, such as proven_accuracy
@@ -80,6 +85,14 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Published:
+    """What others have measured, to be drawn beside the curves."""
+
+    name: str  # whose numbers they are
+    points: Sequence[Mapping[str, Any]]  # with the columns of the figure: x, y and what curves are told apart by
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """All that a TOML file says."""
 
@@ -91,6 +104,9 @@ class Experiment:
     claim: Claim | None
     series: Sequence[Series]
     protocols: Mapping[str, Change]
+    question: str = ""  # what it is to answer, and
+    setting: str = ""  # how, in a few words, for a table of many experiments
+    published: Published | None = None
 
     @property
     def protocol(self) -> str:
@@ -159,9 +175,18 @@ def parse(name: str, text: str, where: str) -> Experiment:
         claim=_claim(table.table("claim")) if "claim" in table.data else None,
         series=[_series(one) for one in table.tables("series")],
         protocols={key: _change(one) for key, one in table.named_tables("protocol").items()},
+        question=table.text("question", ""),
+        setting=table.text("setting", ""),
+        published=_published(table.table("published")) if "published" in table.data else None,
     )
     table.finish()
     return experiment
+
+
+def _published(table: Table) -> Published:
+    found = Published(name=table.text("name"), points=[dict(one.data) for one in table.tables("points")])
+    table.finish()
+    return found
 
 
 def _figure(table: Table) -> Figure:
@@ -170,6 +195,8 @@ def _figure(table: Table) -> Figure:
         y=table.text("y", "accuracy"),
         by=table.texts("by"),
         slope_over=table.text("slope_over", ""),
+        facts_at=table.number("facts_at"),
+        peak_over=table.text("peak_over", ""),
         laws=table.texts("laws"),
         ceiling=table.number("ceiling"),
         bound=table.text("bound", ""),
@@ -188,6 +215,9 @@ def _claim(table: Table) -> Claim:
         exponent=table.number("exponent"),
         equal=table.texts("equal"),
         above=table.text("above", ""),
+        published=table.number("published"),
+        curve=table.text("curve", ""),
+        best=table.flag("best"),
     )
     table.finish()
     return claim

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from membench.analysis.claims import advantage, check_claim, fitted, judge, slopes
+from membench.analysis.claims import advantage, beside, check_claim, fitted, judge, slopes
 from membench.analysis.curves import Curve, Overlay, Picture, curves, draw_curves, read_overlay
 from membench.errors import UsageError
 from membench.plan.experiment import Claim
@@ -147,3 +147,19 @@ def test_a_claim_that_cannot_be_judged_is_refused_before_anything_is_trained(cla
 def test_a_claim_about_a_column_that_is_not_there_is_said() -> None:
     with pytest.raises(UsageError, match="unknown column 'provn'; did you mean 'proven'"):
         judge(Claim(text="-", above="provn"), [curve(lambda H: 0.1)])
+
+
+def test_published_points_stand_beside_what_was_measured() -> None:
+    trials = pd.DataFrame({"w": [16, 16, 16, 32, 32, 32], "facts": [560, 620, 680, 2000, 2100, 2200]})
+    measured = Curve("trained", "w", "facts", trials)
+    points = pd.DataFrame({"series": ["trained"] * 2 + ["other"], "w": [16, 32, 16], "facts": [568, 2176, 5]})
+    overlay = Overlay("theirs", points)
+    best = Claim(text="", published=0.1, best=True)
+    first, second = beside(best, [measured], overlay, ["series"])
+    assert (first.place, first.published, first.ours, first.is_near) == ("trained, w=16", 568, 680, False)
+    assert (second.ours, second.is_near) == (2200, True)
+    assert str(second).startswith("trained, w=32: 2,200 (best of 3 seeds, mean 2,100, 95 % 1,852 to 2,348) against")
+    (mean, _) = beside(Claim(text="", published=0.01), [measured], overlay, ["series"])
+    assert mean.ours == pytest.approx(620)
+    assert mean.is_near  # 568 lies in the interval of the mean
+    assert judge(best, [measured], overlay, ["series"]).holds is False

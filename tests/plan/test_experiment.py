@@ -37,7 +37,24 @@ def test_every_file_is_an_experiment_and_those_of_the_paper_come_before_their_va
     assert {f"e{number}" for number in range(1, 7)} <= set(main)
 
 
-@pytest.mark.parametrize("name", names())
+PAPER = [name for name in names() if name.startswith("e")]
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in PAPER])
+def test_those_of_other_papers_are_for_capacity_and_come_with_published_numbers(name: str) -> None:
+    loaded = load(name)
+    assert loaded.protocol == "converged"
+    assert loaded.question
+    assert loaded.setting
+    assert loaded.published
+    y = "facts" if loaded.figure.facts_at is not None else loaded.figure.y
+    assert all({loaded.figure.x, y, *loaded.figure.by} == set(point) for point in loaded.published.points)
+    sizes = {protocol: len(loaded.trials(REGISTRY, protocol)) for protocol in ("converged", "quick")}
+    assert sizes["quick"] <= 30
+    assert sizes["quick"] < sizes["converged"]
+
+
+@pytest.mark.parametrize("name", PAPER)
 def test_each_can_be_planned_as_published_for_capacity_and_quickly(name: str) -> None:
     loaded = load(name)
     assert loaded.protocol == "dana2024"

@@ -26,8 +26,12 @@ def describe_environment(device: str, threads: int, dtype: str, packages: Iterab
         "threads": threads,
         "device": device,
         "dtype": dtype,
-        **{name: _version(name) for name in packages},
+        **versions_of(packages),
     }
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str | None]:
+    return {name: _version(name) for name in packages}
 
 
 @functools.cache  # it reads files

@@ -53,7 +53,8 @@ def _gap(one: torch.Tensor, other: torch.Tensor) -> float:
         return 0.0
     one, other = one.detach(), other.detach()  # a forward may switch gradients on
     gap, largest = float((one - other).abs().max()), float(one.abs().max())
-    return gap if gap > TOLERANCE * max(largest, 1.0) else 0.0
+    tolerance = max(TOLERANCE, 4 * torch.finfo(one.dtype).eps)
+    return gap if gap > tolerance * max(largest, 1.0) else 0.0
 
 
 def _suspects(module: nn.Module) -> str:

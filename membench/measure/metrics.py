@@ -19,6 +19,13 @@ class Metric:
     later: bool = False  # records that were made before it existed do not have it
 
 
+RECALLS = (2, 5, 10)  # k of recall@k; recall@1 is the accuracy
+
+
+def recall_name(k: int) -> str:
+    return f"recall@{k}"
+
+
 METRICS = {
     metric.name: metric
     for metric in (
@@ -29,6 +36,8 @@ METRICS = {
         Metric("bits", "memorised bits", of_least_loss=True),
         Metric("bits_per_parameter", "memorised bits per parameter", smallest_loss=0.02, of_least_loss=True),
         Metric("bits_of_accuracy", "bits that the accuracy takes", later=True),
+        Metric("bits_beyond_last_token", "bits beyond what the last token says", of_least_loss=True, later=True),
+        *(Metric(recall_name(k), f"right among the first {k} answers", ceiling=1.0, later=True) for k in RECALLS),
         Metric("stream_accuracy", "accuracy over the last 100 batches", smallest_loss=0.01, rebuilt=False, ceiling=1.0),
     )
 }

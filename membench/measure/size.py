@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from membench.interface.facts import Shape
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from membench.measure.questions import Question
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Size:
     learned_buffers: int = 0  # of the parameters, those in buffers
     storage_bits: int = 0  # of all tensors in the state dict, and of what a plugin's options can carry
     learned_bits: int = 0  # of the parameters: no model knows more bits of random facts
+    # What is None cannot be measured, or is not known.
+    active: int | None = None  # parameters that one question reads
+    state: int | None = None  # numbers that are carried from one position to the next
+    flops: int | None = None  # of one question
+    code_bytes: int | None = None  # of the source, compressed
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Fresh:
     others: Mapping[str, torch.Tensor]  # buffers, and what else is in the state dict
     same: Mapping[str, str]  # a further name of a shared tensor: its first name
     unsaved: int  # numbers in buffers that are left out of the state dict
+    forms: Mapping[str, str]  # type and shape of every tensor in the state dict
 
 
 def describe_fresh(module: nn.Module) -> Fresh:
@@ -80,7 +88,13 @@ def describe_fresh(module: nn.Module) -> Fresh:
         {name: value.detach().clone() for name, value in state.items() if id(value) not in parameters},
         {name: other for name, other in same.items() if name != other},
         sum(value.numel() for key, value in buffers.items() if key not in first),
+        forms(state),
     )
+
+
+def forms(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Type and shape of each tensor, such as float32[4, 10]."""
+    return {name: f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" for name, value in state.items()}
 
 
 def measure_size(
@@ -100,16 +114,17 @@ def count_size(
     shape: Shape,
     embeddings: tuple[str, ...] = (),
     widths: Container[int] | None = None,
+    questions: Sequence[Question] = (),
 ) -> Size:
-    """The size of weights, counted from the tensors themselves.
+    """The size of weights, counted from the tensors themselves, and what the dearest of these questions took.
 
     A complex number counts as two parameters. One that is neither complex nor floating-point counts by its bits, as
     many parameters as it has times 32 of them.
     `widths` are those that an embedding may have, None: any.
     """
-    distinct = {name: value for name, value in state.items() if not _is_shared(name, state, fresh)}
+    distinct = _distinct(state, fresh)
     others = [name for name in distinct if name not in fresh.parameters]
-    learned = [name for name in others if not same_bytes(distinct[name], fresh.others.get(name))]
+    learned = [name for name in others if is_learned(name, distinct[name], fresh)]
     trained = [name for name in distinct if name in fresh.parameters]
     names = {name: [name, *(other for other, one in fresh.same.items() if one == name)] for name in trained}
     tables = sum(
@@ -125,7 +140,37 @@ def count_size(
         learned_buffers=sum(_count(distinct[name]) for name in learned),
         storage_bits=sum(map(_bits, distinct.values())),
         learned_bits=sum(_bits(distinct[name]) for name in (*trained, *learned)),
+        active=max((_active(distinct, (*trained, *learned), one.read) for one in questions), default=None),
+        flops=_most_flops(questions),
     )
+
+
+def _active(state: Mapping[str, torch.Tensor], names: Iterable[str], read: Mapping[str, int]) -> int:
+    """As many parameters as have been read, by the rule that counts all of them."""
+    return sum(
+        -(-read[name] * _count(state[name]) // (state[name].numel() * state[name].element_size()))
+        for name in names
+        if state[name].numel()
+    )
+
+
+def _most_flops(questions: Sequence[Question]) -> int | None:
+    found = [one.flops for one in questions if one.flops is not None]
+    return max(found) if found and len(found) == len(questions) else None
+
+
+def learned_tensors(state: Mapping[str, torch.Tensor], fresh: Fresh) -> dict[str, torch.Tensor]:
+    """Those that hold what was learned, each once."""
+    return {name: value for name, value in _distinct(state, fresh).items() if is_learned(name, value, fresh)}
+
+
+def is_learned(name: str, value: torch.Tensor, fresh: Fresh) -> bool:
+    """Whether it is a parameter, or a buffer that is not as it was built."""
+    return name in fresh.parameters or not same_bytes(value, fresh.others.get(name))
+
+
+def _distinct(state: Mapping[str, torch.Tensor], fresh: Fresh) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in state.items() if not _is_shared(name, state, fresh)}
 
 
 def option_bits(config: Mapping[str, Any]) -> int:
@@ -218,6 +263,11 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor | None) -> bool:
     return torch.equal(raw, others)
 
 
+def is_under(name: str, prefix: str) -> bool:
+    """Whether a parameter is the one that a prefix names, or lies in the module that it names."""
+    return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
+
+
 def _is_embedding(
     parameter: torch.Tensor,
     names: Iterable[str],
@@ -229,7 +279,7 @@ def _is_embedding(
 
     Its width is one that the config names: any function of two tokens would fit into a table that is wide enough.
     """
-    declared = any(name == prefix or name.startswith(prefix + ".") for name in names for prefix in prefixes)
+    declared = any(is_under(name, prefix) for name in names for prefix in prefixes)
     is_table = parameter.dim() == 2 and parameter.shape[0] in shape
     return declared and is_table and (widths is None or parameter.shape[1] in widths)
 

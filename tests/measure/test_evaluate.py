@@ -10,6 +10,7 @@ from torch import nn
 from membench.interface.facts import Facts
 from membench.measure import evaluate as evaluation
 from membench.measure.evaluate import InvalidOutput, check_logits, evaluate
+from membench.measure.metrics import METRICS
 
 INPUTS = np.array([[0], [1], [2], [3]])
 UNIFORM = np.full(4, 0.25)
@@ -32,6 +33,12 @@ def test_accuracy_is_strict_and_weighted_by_the_prior() -> None:
     found = evaluate(Table(LOGITS), facts, parameters=16)
     assert found.accuracy == pytest.approx(0.1 + 0.2)  # the tie in the third row is wrong
     assert found.associations == pytest.approx(4 * (0.3 - 0.25) / 0.75)
+
+
+def test_all_right_is_exactly_one_under_any_prior() -> None:
+    inputs, prior = np.arange(97)[:, None], np.arange(1, 98) ** -2.0
+    facts = Facts(inputs, np.arange(97), prior / prior.sum(), 97)
+    assert evaluate(Table(torch.eye(97).tolist()), facts, parameters=1).accuracy == 1.0
 
 
 def test_bits_count_against_a_uniform_guess() -> None:
@@ -108,3 +115,36 @@ def test_evaluation_uses_the_model_as_it_would_be_used_and_leaves_it_as_it_was()
 def test_what_is_not_logits_is_said_in_words(answer: object, words: str) -> None:
     with pytest.raises(InvalidOutput, match=words):
         check_logits(answer, 2, 4)
+
+
+def test_recall_counts_the_first_k_answers_and_a_tie_against_them() -> None:
+    logits = [[5.0, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5], [1, 1, 1, 0, 0, 0]]
+    facts = Facts(np.array([[0], [1], [2]]), np.array([1, 1, 0]), np.array([0.5, 0.3, 0.2]), 3, 6)
+    found = evaluate(Table(logits), facts, parameters=1)
+    assert found.accuracy == 0
+    assert found.recall == {2: pytest.approx(0.5), 5: pytest.approx(1), 10: None}  # third: three are tied
+    assert found.as_record()["recall@2"] == found.recall[2]
+    assert set(METRICS) - set(found.as_record()) == {"excess_kl", "stream_accuracy"}
+
+
+def test_recall_of_a_distribution_is_the_probability_of_the_first_k() -> None:
+    targets = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    facts = Facts(np.array([[0], [1]]), targets, np.array([0.5, 0.5]), 2, 3)
+    found = evaluate(Table([[0.0, 2, 1], [1, 1, 0]]), facts, parameters=1)
+    assert found.recall[2] == pytest.approx((0.3 + 0.2 + 0.1 + 0.2) / 2)
+    tied = evaluate(Table([[1.0, 1, 1], [0, 0, 1]]), facts, parameters=1)
+    assert tied.recall[2] == pytest.approx((0.2 + 0.3 + 0.7 + 0.1) / 2)
+
+
+def test_bits_beyond_the_last_token_count_against_the_best_guess_by_it() -> None:
+    inputs = np.array([[0, 3], [1, 3], [0, 2], [1, 2]])
+    facts = Facts(inputs, np.array([0, 0, 1, 2]), UNIFORM, 4, 3)
+    logits = {(0, 3): 0, (1, 3): 0, (0, 2): 1, (1, 2): 2}
+
+    class Pairs(nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return 100 * torch.eye(3)[[logits[tuple(pair)] for pair in tokens.tolist()]]
+
+    found = evaluate(Pairs(), facts, parameters=1)
+    assert found.bits_beyond_last_token == pytest.approx(2)  # one of two answers, twice; the other two say nothing
+    assert evaluate(Table(LOGITS), Facts(INPUTS, np.arange(4), UNIFORM, 4), 1).bits_beyond_last_token is None

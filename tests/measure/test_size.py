@@ -44,6 +44,7 @@ def test_everything_is_counted_once() -> None:
 
 def test_declared_embeddings_are_left_out_if_they_are_tables_over_tokens() -> None:
     assert measure_size(Model(), Shape(7, 2, 7), ("word", "out")).without_embeddings == 9
+    assert measure_size(Model(), Shape(7, 2, 7), ("word.", "out.")).without_embeddings == 9
     # a parameter that is no such table stays counted, whatever the plugin declares
     assert measure_size(Model(), Shape(7, 2, 7), ("unused", "wor")).without_embeddings == 51
     assert measure_size(Model(), Shape(9, 2, 9), ("word",)).without_embeddings == 51

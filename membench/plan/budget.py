@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from membench.errors import UsageError, in_words
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
-from membench.interface.options import options_of, to_dict
+from membench.interface.options import Option, label, options_of, to_dict
 from membench.measure.size import ALL, count_of, measure_size, widths_of
 
 MAX_OPTION_VALUE = 1 << 20  # in a search
+MAX_PARTS = 10_000  # modules and tensors of a model that a search may choose: one of so many takes a second to build
 
 
 def parse_budget(text: str) -> int:
@@ -119,62 +120,94 @@ def _own_choice(architecture: Architecture[Any], shape: Shape, parameters: int) 
 
 def measure(architecture: Architecture[Any], config: Any, shape: Shape, count: str) -> int:
     """Parameters of the model, which is built without memory for its weights."""
+    return _measured(architecture, config, shape, count).size
+
+
+class _Measured(NamedTuple):
+    config: Any
+    size: int  # parameters that count
+    parts: int  # modules and tensors: what building it costs
+
+
+def _measured(architecture: Architecture[Any], config: Any, shape: Shape, count: str) -> _Measured:
     import torch
 
     try:
         with torch.device("meta"):
-            size = measure_size(
-                architecture.build(shape, config), shape, architecture.embeddings, widths=widths_of(to_dict(config))
-            )
+            module = architecture.build(shape, config)
+            size = measure_size(module, shape, architecture.embeddings, widths=widths_of(to_dict(config)))
+            parts = sum(1 for _ in module.modules()) + sum(1 for _ in module.parameters())
     except (Exception, SystemExit) as error:  # whatever a plugin may raise
         raise CannotBeBuilt(f"{architecture.name} cannot be built with {config}: {in_words(error)}") from None
-    found: int = getattr(size, count_of(count).field)
-    return found
+    return _Measured(config, getattr(size, count_of(count).field), parts)
 
 
 def _search(budget: Budget, architecture: Architecture[Any], shape: Shape) -> Any:
     """The largest model within the budget that a change of one whole-number option from the defaults leads to.
 
-    Where that leaves a choice, the option that is declared first decides: usually the width.
+    Where that leaves a choice, the option that is declared first decides: usually the width. DoesNotFit where only
+    models of more than `MAX_PARTS` parts would use the budget: that is an option such as `layers` alone.
     """
-    best: tuple[int, Any] | None = None
-    for config in _candidates(budget, architecture, shape):
-        if not _fits(budget, architecture, config, shape):
-            continue
-        size = measure(architecture, config, shape, budget.count)
-        if best is None or size > best[0]:
-            best = size, config
-    if best is None:
-        defaults = _try(architecture, {})
+    defaults = _try(architecture, {})
+    whole = [one for one in options_of(architecture.config).values() if one.kind is int]
+
+    def within(config: Any) -> _Measured | None:
+        if config is None:
+            return None
+        try:
+            found = _measured(architecture, config, shape, budget.count)
+        except CannotBeBuilt:
+            return None
+        return found if found.size <= budget.parameters else None
+
+    def enlarged(option: Option) -> tuple[_Measured, bool] | None:
+        """With the largest value that fits, and whether a larger one would if it had fewer parts."""
+
+        def model(value: int) -> _Measured | None:
+            return within(_try(architecture, {option.name: value}))
+
+        def fits(value: int) -> bool:
+            found = model(value)
+            return found is not None and found.parts <= MAX_PARTS
+
+        value = largest_value(option, fits, getattr(defaults, option.name, 1))
+        if value is None:
+            return None
+        found, beyond = model(value), model(value + 1)
+        return (found, beyond is not None and beyond.parts > MAX_PARTS) if found else None
+
+    start = within(defaults)
+    found = [(start, False)] if start else []
+    found += [one for one in map(enlarged, whole) if one]
+    if not found:
         if defaults is not None:
             measure(architecture, defaults, shape, budget.count)  # which says why, if nothing can be built at all
         raise DoesNotFit(f"{architecture.name} has no config with {budget} on N={shape.vocab}, S={shape.length}")
-    return best[1]
+    best, stopped = max(found, key=lambda one: one[0].size)
+    if stopped:
+        raise DoesNotFit(
+            f"the search for {budget} stopped at {label(best.config)}, where {architecture.name} has {best.size:,} in "
+            f"{best.parts:,} modules and tensors; give it for_budget, or an option such as a width"
+        )
+    return best.config
 
 
-def _candidates(budget: Budget, architecture: Architecture[Any], shape: Shape) -> Iterator[Any]:
-    """The defaults, and for each whole-number option the largest value that fits, found by bisection."""
-    whole = [one for one in options_of(architecture.config).values() if one.kind is int]
-    defaults = _try(architecture, {})
-    if defaults is not None:
-        yield defaults
-    for option in whole:
-        low, high = int(option.minimum or 1), int(min(option.maximum or MAX_OPTION_VALUE, MAX_OPTION_VALUE))
-        while low <= high:
-            middle = (low + high) // 2
-            config = _try(architecture, {option.name: middle})
-            if config is not None and _fits(budget, architecture, config, shape):
-                yield config
-                low = middle + 1
-            else:
-                high = middle - 1
-
-
-def _fits(budget: Budget, architecture: Architecture[Any], config: Any, shape: Shape) -> bool:
-    try:
-        return measure(architecture, config, shape, budget.count) <= budget.parameters
-    except CannotBeBuilt:
-        return False
+def largest_value(option: Option, fits: Callable[[int], bool], first: int) -> int | None:
+    """The largest value that fits, or None: by doubling from `first` and by bisection, so that none is tried that is
+    much larger than one that fits.
+    """
+    low, most = int(option.minimum or 1), int(min(option.maximum or MAX_OPTION_VALUE, MAX_OPTION_VALUE))
+    value = min(max(first, low, 1), most)
+    good, bad = low - 1, most + 1
+    while good < value < bad:
+        if fits(value):
+            good, value = value, min(2 * value, most)
+        else:
+            bad = value
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return None if good < low else good
 
 
 def _try(architecture: Architecture[Any], values: dict[str, int]) -> Any:

@@ -36,7 +36,8 @@ class Request:
 def plan(registry: Registry, request: Request, left_out: Callable[[str], None] = lambda reason: None) -> list[Trial]:
     """Every trial of the grid; mistakes of all parts are reported together.
 
-    An architecture that does not fit a budget is left out, with a reason, unless none fits.
+    An architecture that does not fit a budget is left out, with a reason, unless none fits; so is one of `all` that
+    refuses a task.
     """
     mistakes = _Mistakes()
     architectures = mistakes.collect(lambda: _chosen(request.models, registry.architecture, registry.installed)) or []
@@ -54,6 +55,8 @@ def plan(registry: Registry, request: Request, left_out: Callable[[str], None] =
         places = list(_within_budgets(architectures, data, request, left_out))
     else:
         places = [(*model, *facts) for model in models for facts in data]
+        if ALL in request.models:
+            places = [place for place in places if _is_accepted(*place, left_out)]
     firsts = [
         Trial(architecture, config, task, task_config, protocol, setting, request.seeds[0])
         for architecture, config, task, task_config in places
@@ -61,6 +64,20 @@ def plan(registry: Registry, request: Request, left_out: Callable[[str], None] =
     ]
     check_fit(firsts)
     return [trial.with_seed(seed) for trial in firsts for seed in request.seeds]
+
+
+def _is_accepted(
+    architecture: Architecture[Any], config: Any, task: Task[Any], task_config: Any, left_out: Callable[[str], None]
+) -> bool:
+    try:
+        if architecture.check:
+            architecture.check(task.shape(task_config), config)
+    except ValueError as error:
+        left_out(f"{architecture.name} on {task.name}: {error}")
+        return False
+    except (Exception, SystemExit):
+        return True  # the trial will fail, and its record say why
+    return True
 
 
 def _within_budgets(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from membench.errors import UsageError
+from membench.plan.groups import groups
 from membench.plan.trial import Trial
 
 
@@ -31,9 +32,10 @@ class Shard:
     def of(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials of this part, in their order; which they are depends on the grid alone, not on what is done.
 
-        Points are dealt out by their id. The seeds of a point stay together: they share the probes of their protocol
-        and train in the same groups as without shards, so that they leave the same numbers.
+        Groups of seeds are dealt out in the order of their ids, each part an unbroken run of them: parts differ by at
+        most one group, and most points stay in one part, whose groups then share the probes of their protocol.
         """
-        points = sorted({trial.id for trial in trials})
-        own = set(points[self.number - 1 :: self.count])
-        return [trial for trial in trials if trial.id in own]
+        there = sorted((point.id, seeds) for point, seeds in groups(trials))
+        first, last = ((number * len(there)) // self.count for number in (self.number - 1, self.number))
+        own = {(name, seed) for name, seeds in there[first:last] for seed in seeds}
+        return [trial for trial in trials if (trial.id, trial.seed) in own]

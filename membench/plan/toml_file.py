@@ -33,7 +33,7 @@ class Table:
         value = self.data.get(key, default)
         if value is _MISSING:
             near = difflib.get_close_matches(key, self.data, n=1)
-            hint = f"; is '{near[0]}' meant to be it?" if near else ""
+            hint = f"; did you mean '{near[0]}'?" if near else ""
             raise UsageError(f"{self.where}: '{key}' is missing; it is {words}{hint}")
         if key in self.data and (not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool)):
             raise UsageError(f"{self.where}: '{key}' is {value!r}; it must be {words}")

@@ -13,7 +13,7 @@ from membench.errors import UsageError
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape as TaskShape
 from membench.interface.options import Option, label, options_of
-from membench.plan.budget import MAX_OPTION_VALUE, Budget, CannotBeBuilt, DoesNotFit, measure
+from membench.plan.budget import MAX_OPTION_VALUE, Budget, CannotBeBuilt, DoesNotFit, largest_value, measure
 
 RATIO = math.sqrt(2)  # of neighbours on the grid of a whole number
 REACH = 4  # how many times as much or as little of an option as in the architecture's own choice is looked at
@@ -197,18 +197,16 @@ class Space:
         def size(value: int) -> float:
             return self._size(self._config({**values, option.name: value}))
 
-        if size(low) > self.budget.parameters:
-            return None
-        high = most + 1  # too much, or not allowed
-        step = size(low + 1) - size(low)
-        if low < most and 0 < step < math.inf:
-            guess = int(min(low + (self.budget.parameters - size(low)) // step, most))
-            for value in (guess, guess + 1):
-                low, high = (value, high) if value <= most and size(value) <= self.budget.parameters else (low, value)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if size(middle) <= self.budget.parameters else (low, middle)
-        return low
+        def fits(value: int) -> bool:
+            return size(value) <= self.budget.parameters
+
+        step = size(low + 1) - size(low) if low < most else 0
+        if not 0 < step < math.inf or not fits(low):
+            return largest_value(option, fits, low)
+        guess = int(min(low + (self.budget.parameters - size(low)) // step, most))
+        if fits(guess) and (guess == most or not fits(guess + 1)):
+            return guess
+        return largest_value(option, fits, guess)
 
 
 def whole_numbers(option: Option, around: int) -> list[int]:

@@ -9,10 +9,11 @@ import pytest
 
 from membench.api import Architecture, Shape, option
 from membench.errors import UsageError
+from membench.interface.options import options_of
 from membench.interface.registry import Registry
 from membench.measure.size import COUNTS, Count, Size, measure_size
 from membench.plan import budget
-from membench.plan.budget import Budget, DoesNotFit, measure, parse_budget
+from membench.plan.budget import Budget, DoesNotFit, largest_value, measure, parse_budget
 from membench.plan.request import Request, plan
 
 REGISTRY = Registry()
@@ -44,6 +45,11 @@ class Config:
     width: int = option(4, help="width", minimum=1)
 
 
+@dataclass(frozen=True)
+class WideConfig:
+    width: int = option(4, help="width", minimum=1, maximum=100)
+
+
 def build(shape: Shape, config: Config) -> Any:
     from torch import nn
 
@@ -57,6 +63,46 @@ PLAIN = Architecture(name="plain", summary="-", reference="-", config=Config, bu
 def test_without_a_choice_of_its_own_the_largest_model_is_searched() -> None:
     config = Budget(3000).config(PLAIN, SHAPE)
     assert config == Config(depth=2, width=31)  # 30 * 31 + 2 * 31^2 = 2852, and a width of 32 would be 3008
+
+
+@dataclass(frozen=True)
+class DeepConfig:
+    layers: int = option(1, help="layers", minimum=1)
+
+
+def test_a_search_builds_nothing_much_larger_than_what_fits() -> None:
+    built = []
+
+    def count_layers(shape: Shape, config: DeepConfig) -> Any:
+        from torch import nn
+
+        built.append(config.layers)
+        return nn.Sequential(*(nn.Linear(10, 10, bias=False) for _ in range(config.layers)))
+
+    deep = Architecture(name="deep", summary="-", reference="-", config=DeepConfig, build=count_layers)
+    assert Budget(3000).config(deep, SHAPE) == DeepConfig(layers=30)
+    assert max(built) < 2 * 31
+    built.clear()
+    with pytest.raises(DoesNotFit, match=r"for at most 10,000,000 parameters stopped at layers=\d+, where deep has .*"):
+        Budget(10_000_000).config(deep, SHAPE)
+    assert max(built) < 2 * budget.MAX_PARTS
+
+
+@pytest.mark.parametrize("first", [1, 3, 8, 50, 200])
+@pytest.mark.parametrize(("largest", "found"), [(0, None), (1, 1), (37, 37), (99, 99), (5000, 100)])
+def test_the_largest_value_is_found_from_wherever_the_search_starts(
+    first: int, largest: int, found: int | None
+) -> None:
+    (width,) = options_of(WideConfig).values()
+    tried = []
+
+    def fits(value: int) -> bool:
+        tried.append(value)
+        return value <= largest
+
+    assert largest_value(width, fits, first) == found
+    assert max(tried) <= max(2 * largest, min(first, 100))
+    assert min(tried) >= 1
 
 
 def test_a_budget_is_said_and_searched_in_whichever_way_its_parameters_are_counted(

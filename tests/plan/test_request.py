@@ -25,7 +25,8 @@ def test_all_means_every_model_and_task() -> None:
         (trial.architecture.name, trial.task.name) for trial in planned("all", "all", protocol="quick", seeds=(0,))
     }
     installed = [one for one in REGISTRY.architectures.values() if not one.missing]
-    assert len(pairs) == len(installed) * len(REGISTRY.tasks)
+    assert len(pairs) == len(installed) * len(REGISTRY.tasks) - 1  # a table of all that `world` could ask is too large
+    assert ("lookup", "world") not in pairs
 
 
 def test_with_several_models_an_option_can_be_for_one_of_them() -> None:
@@ -46,7 +47,7 @@ def test_with_several_models_an_option_can_be_for_one_of_them() -> None:
         ({"model_options": ["d=ten"]}, "d=ten: a whole number"),
         ({"model_options": ["H=-1"]}, "H=-1: a whole number of at least 0"),
         ({"model_options": ["d=10", "d_h=12"]}, "d_h=12"),
-        ({"model_options": ["H=5:1"]}, "5:1 holds nothing"),
+        ({"model_options": ["H=5:1"]}, "5:1 is empty"),
         ({"task_options": ["N=50", "T0=9999"]}, "T0=9999 is more than"),
         ({"task_options": ["nothing=1"]}, "unknown option of bigram 'nothing'"),
         ({"protocol_options": ["steps=0"]}, "steps=0: a whole number of at least 1"),

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from membench.verbs.arguments import Model, Options, Paths
-from membench.verbs.check import subject_of
+from membench.verbs.arguments import Model, Options, Paths, selection_of
+from membench.verbs.check import MEMORY, TIMEOUT, checked, limits_of
 
 if TYPE_CHECKING:
     from membench.conformance.checks import Check
@@ -27,7 +27,13 @@ def checks() -> Sequence[Check]:
 
 
 def check_architecture(
-    model: Model, *, M: Options = None, plugins: Paths = (), without: Sequence[str] = ()
+    model: Model,
+    *,
+    M: Options = None,
+    timeout: float = TIMEOUT,
+    memory: str | int = MEMORY,
+    plugins: Paths = (),
+    without: Sequence[str] = (),
 ) -> Callable[[Check], None]:
     """A test for pytest with a case for every check; give it a name that starts with `test`.
 
@@ -41,12 +47,13 @@ def check_architecture(
     if unknown:
         raise ValueError(f"without={unknown}: the checks are {', '.join(known)}")
     chosen = [one for name, one in known.items() if name not in without]
+    limits = limits_of(timeout, memory)
 
     @pytest.mark.parametrize("check", chosen, ids=lambda one: one.name)
     def test(check: Check) -> None:
         __tracebackhide__ = True
-        result = check(subject_of(model, M=M, plugins=plugins))
-        words = f"{result.what}\n  why it matters: {result.why}\n  how to mend it: {result.mend}"
+        (result,) = checked(model, M, limits, selection_of(plugins), [check]).results
+        words = f"{result.what}\n  why it matters: {result.why}\n  how to fix it: {result.mend}"
         if result.outcome == "failed":
             pytest.fail(words, pytrace=False)
         elif result.outcome != "passed":

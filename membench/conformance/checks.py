@@ -25,7 +25,7 @@ from membench.engine.general import GeneralTrainer, why_not_batched
 from membench.errors import UsageError
 from membench.interface.options import Option, options_of, validate
 from membench.measure.evaluate import InvalidOutput, logits_of
-from membench.measure.size import ALL, describe_fresh, float_type, measure_size, same_bytes
+from membench.measure.size import ALL, describe_fresh, float_type, is_under, measure_size, same_bytes
 from membench.plan.budget import Budget, CannotBeBuilt, DoesNotFit, measure
 from membench.records import weights
 
@@ -35,7 +35,7 @@ REPLICAS, STEPS = 5, 5  # of the training that shows what it costs to train one 
 
 
 class Problem(Exception):
-    """Something that membench expects and that is not so: what was seen, and how to mend it."""
+    """Something that membench expects and that is not so: what was seen, and how to fix it."""
 
     def __init__(self, what: str, mend: str) -> None:
         super().__init__(what)
@@ -303,7 +303,7 @@ def _parameters(subject: Subject) -> None:
             "tie weights by giving both modules the same nn.Parameter: self.head.weight = self.word.weight",
         )
     names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
-    idle = [p for p in architecture.embeddings if not any(n == p or n.startswith(f"{p}.") for n in names)]
+    idle = [p for p in architecture.embeddings if not any(is_under(name, p) for name in names)]
     if idle:
         what = f"embeddings={_list(idle)} names no parameter"
         mend = f"use prefixes of its parameters, which are: {', '.join(names[:8])}"
@@ -327,8 +327,8 @@ def _replicas(subject: Subject) -> None:
     if reason is None:
         return
     one, several = (_seconds_per_step(subject, count) for count in (1, REPLICAS))
-    cost = f"a step takes {1000 * one:.2g} ms for one seed and {1000 * several:.2g} ms for {REPLICAS}"
-    raise Advice(f"seeds are trained one by one: {reason}; {cost}", _mend_batching(reason))
+    cost = f"a step takes {1000 * one:.2g} ms for one setting and {1000 * several:.2g} ms for {REPLICAS}"
+    raise Advice(f"settings are trained one by one: {reason}; {cost}", _mend_batching(reason))
 
 
 def _seconds_per_step(subject: Subject, replicas: int) -> float:
@@ -564,8 +564,8 @@ CHECKS = (
           "every parameter counts against a budget, also one that never learns", _gradients),
     Check("parameters", "its number of parameters is fixed, and tied weights count once",
           "scores are per parameter, and membench counts them itself", _parameters),
-    Check("replicas", "several seeds train in one computation",
-          "seeds that train together take little longer than one", _replicas),
+    Check("replicas", "several settings of a trial train in one computation",
+          "learning rates that are tried together take little longer than one", _replicas),
     Check("device", "it moves to another device with .to()",
           "--device cuda moves it there, and finds what stayed behind", _device),
     Check("config", "options have a help text and refuse what cannot be built",

@@ -42,8 +42,8 @@ def execute(
             match message:
                 case Measured(job, result):
                     driver.keep(job, result)
-                case Probed(job, scores):
-                    driver.keep_scores(job, scores)
+                case Probed(job, scores, seconds):
+                    driver.keep_scores(job, scores, seconds)
                 case Ended():
                     driver.end(message)
     return driver.records
@@ -93,8 +93,8 @@ class _Driver:
         self.records.append(result.record)
         self.watcher.finished(trial, result.record)
 
-    def keep_scores(self, job: Job, scores: list[float] | None) -> None:
-        self.probes[job.point].keep(job.part, scores)
+    def keep_scores(self, job: Job, scores: list[float] | None, seconds: float) -> None:
+        self.probes[job.point].keep(job.part, scores, seconds)
 
     def end(self, message: Ended) -> None:
         """What follows from the end of a job: another try, the failure of its trials, or the jobs that it held up."""
@@ -130,8 +130,9 @@ class _Driver:
     def _release(self, point: Point) -> None:
         """The jobs of a point once its last probe has ended; without scores each of them probes for itself."""
         scores = self.probes[point].in_order()
-        text = None if None in scores else json.dumps(scores)
-        self.ready.extendleft(reversed([replace(job, probed=text) for job in self.later.pop(point, [])]))
+        text, seconds = None if None in scores else json.dumps(scores), sum(self.probes[point].seconds.values())
+        jobs = [replace(job, probed=text, probe_seconds=seconds) for job in self.later.pop(point, [])]
+        self.ready.extendleft(reversed(jobs))
 
     def _give_up(self, point: Point, reason: str, output: str) -> None:
         """All trials of a point, when even a probe was stopped or died."""

@@ -53,11 +53,11 @@ class Estimate:
     most: float
 
     def __str__(self) -> str:
-        each = f"one process needs {_duration(self.least)} to {_duration(self.most)} for a point"
-        return f"at most about {_duration(self.seconds)} ({each}; {self.points} were timed)"
+        each = f"one process needs {duration(self.least)} to {duration(self.most)} for a point"
+        return f"at most about {duration(self.seconds)} ({each}; {self.points} were timed)"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -27,6 +27,7 @@ class Probed:
 
     job: Job
     scores: list[float] | None
+    seconds: float = 0.0  # of a processor
 
 
 @dataclass(frozen=True)

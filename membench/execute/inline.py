@@ -56,7 +56,7 @@ class Inline:
     def _run(self, job: Job, report: Report, told: Told) -> Iterator[Message]:
         telling = functools.partial(report, job)
         if not job.seeds:
-            yield Probed(job, run_probe(job, self.registry, telling))
+            yield Probed(job, *run_probe(job, self.registry, telling))
             return
         for result in run_job(job, self.registry, telling):
             yield Measured(job, result.printing(told.tail))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from membench.engine.execution import Execution
 from membench.engine.protocols.protocol import get_protocol
 from membench.interface.registry import Selection
+from membench.plan.groups import groups
 from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 
@@ -23,6 +24,7 @@ class Job:
     execution: Execution = field(default_factory=Execution)
     threads: int = 1
     probed: str | None = None  # scores of all probes, as JSON
+    probe_seconds: float = 0.0  # of a processor, that all of them took
     part: int = 0  # for a job without seeds: which of the protocol's probes it is
     attempt: int = 1
 
@@ -41,17 +43,11 @@ class Result(NamedTuple):
 
 
 KEPT_OUTPUT = 4000  # letters of what a job printed, the last ones
-REPLICAS = 5  # seeds trained together at most; fixed, so that a number does not depend on the number of cores
 
 
 def make_jobs(trials: Sequence[Trial], selection: Selection, execution: Execution) -> list[Job]:
-    """Seeds of one point together, in groups whose make-up depends on the trials alone."""
-    by_point: dict[Point, list[int]] = {}
-    for trial in trials:
-        by_point.setdefault(trial.point, []).append(trial.seed)
-    return [
-        Job(point, group, selection, execution) for point, seeds in by_point.items() for group in _groups(sorted(seeds))
-    ]
+    """A job for each group of seeds."""
+    return [Job(point, seeds, selection, execution) for point, seeds in groups(trials)]
 
 
 def probes_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]]:
@@ -67,9 +63,3 @@ def probes_first(jobs: Sequence[Job]) -> tuple[list[Job], dict[Point, list[Job]]
             ready += [replace(job, seeds=(), part=part) for part in range(probes)]
         waiting.setdefault(job.point, []).append(job)
     return ready, waiting
-
-
-def _groups(seeds: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    count = max(-(-len(seeds) // REPLICAS), min(2, len(seeds)))  # at least two, for two cores
-    size = -(-len(seeds) // count)
-    return (tuple(seeds[i : i + size]) for i in range(0, len(seeds), size))

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import multiprocessing
-import os
-import signal
-import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from types import ModuleType
+from multiprocessing.connection import wait
 from typing import Any
 
 from membench.errors import Impossible
 from membench.execute.executor import Ended, Measured, Message, Probed, Report
-from membench.execute.job import KEPT_OUTPUT, Job, Result
+from membench.execute.isolated import Isolated
+from membench.execute.job import Job, Result
 from membench.execute.limits import Limits
 from membench.execute.process_group import kill, memory_of
 from membench.execute.worker import serve
 from membench.records.record import Record
-from membench.threads import ONE_THREAD
 
-JOIN_SECONDS = 5.0  # for a process that was killed; more only helps one that the system itself cannot end
+# torch is imported once, by the server that the workers are forked from
+# torch's counter of operations imports torch._dynamo, which would take 0.8 s in every worker.
+PRELOADED = ["torch", "torch._dynamo", serve.__module__, "membench.engine.workbench", "membench.measure.questions"]
 
 
 @dataclass(frozen=True)
@@ -40,98 +34,23 @@ class Local:
 
     def submit(self, jobs: deque[Job], report: Report) -> Generator[Message, None, None]:
         crew = _Crew(report, self.limits)
-        context = multiprocessing.get_context("forkserver")
-        # torch is imported once, by the server that the workers are forked from
-        start_server(context, ["torch", serve.__module__, "membench.engine.workbench"])
         try:
             while jobs or crew.workers:
                 while jobs and len(crew.workers) < self.size:
-                    crew.start(context, jobs.popleft())
+                    crew.start(jobs.popleft())
                 yield from crew.hear()
         finally:
             crew.dismiss()
 
 
-def start_server(context: Any, preload: list[str]) -> None:
-    """Start the server that workers are forked from, deaf to Ctrl-C: that is for us, and we end the workers."""
-    context.set_forkserver_preload(preload)
-    if threading.current_thread() is not threading.main_thread():
-        return  # only the main thread may change what a signal does; the server starts when it is needed
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with environment(ONE_THREAD):
-            forkserver.ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def environment(defaults: dict[str, str]) -> Iterator[None]:
-    """For what is started here; a program that merely uses membench keeps its own."""
-    missing = {name: value for name, value in defaults.items() if name not in os.environ}
-    os.environ.update(missing)
-    try:
-        yield
-    finally:
-        for name in missing:
-            del os.environ[name]
-
-
-@contextmanager
-def _main_hidden() -> Iterator[None]:
-    """A new process would run the script of this one again; a worker needs nothing of it."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
 @dataclass(eq=False)
 class _Worker:
-    """A process and the three pipes that connect it with us."""
+    """A process and its job."""
 
     job: Job
-    process: BaseProcess
-    connection: Connection
-    output: Connection
-    lifeline: Connection  # nothing is sent through it: that it is open says that we are here
+    process: Isolated
     started: float | None = None  # when it began with the job
     failure: str = ""  # why the job cannot be done, in its own words
-    printed: bytes = b""
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid or 0
-
-    @property
-    def tail(self) -> str:
-        """The end of what it printed."""
-        return self.printed.decode(errors="replace")[-KEPT_OUTPUT:]
-
-    def sources(self) -> list[Any]:
-        return [self.connection, self.process.sentinel, *([] if self.output.closed else [self.output])]
-
-    def drain(self) -> None:
-        """Take what was printed, so that printing never waits for us for long."""
-        while not self.output.closed and self.output.poll():
-            content = os.read(self.output.fileno(), 1 << 16)
-            self.printed = (self.printed + content)[-4 * KEPT_OUTPUT :]  # a letter has at most four bytes
-            if not content:
-                self.output.close()
-            if len(content) < 1 << 16:
-                return
-
-    def end(self) -> int | None:
-        """With all that it started. Its exit code; None if it will not go away."""
-        kill(self.pid)
-        self.process.kill()
-        self.process.join(JOIN_SECONDS)
-        self.drain()
-        for pipe in (self.connection, self.output, self.lifeline):
-            pipe.close()
-        return self.process.exitcode
 
 
 @dataclass
@@ -142,38 +61,33 @@ class _Crew:
     limits: Limits
     workers: list[_Worker] = field(default_factory=list)
 
-    def start(self, context: Any, job: Job) -> None:
-        pipes = [context.Pipe(duplex=False) for _ in range(3)]
-        connection, output, (theirs, lifeline) = *pipes[:2], pipes[2]
-        process = context.Process(target=serve, args=(job, connection[1], output[1], theirs), daemon=True)
-        with _main_hidden(), environment(ONE_THREAD):  # the server may have to be started first
-            process.start()
-        for pipe in (connection[1], output[1], theirs):
-            pipe.close()
-        self.workers.append(_Worker(job, process, connection[0], output[0], lifeline))
+    def start(self, job: Job) -> None:
+        self.workers.append(_Worker(job, Isolated.start(functools.partial(serve, job), PRELOADED)))
 
     def hear(self) -> Iterator[Message]:
         """What the workers say next; those that went beyond a limit are ended."""
-        sources = {source: worker for worker in self.workers for source in worker.sources()}
+        sources = {source: worker for worker in self.workers for source in worker.process.sources()}
         ready = wait(list(sources), self.limits.patience)
         for worker in {sources[source]: None for source in ready}:
-            worker.drain()
+            worker.process.drain()
             yield from self._next_message(worker)
-        leaders = {worker.pid for worker in self.workers}
+        leaders = {worker.process.pid for worker in self.workers}
         memory = memory_of(leaders, self.limits.memory) if self.limits.memory else {}
         for worker in list(self.workers):
-            if reason := self.limits.exceeded(worker.job, worker.started, memory.get(worker.pid, 0)):
+            held, trials = memory.get(worker.process.pid, 0), max(len(worker.job.seeds), 1)
+            if reason := self.limits.exceeded(worker.started, held, trials):
                 yield self._ended(worker, reason)
 
     def _next_message(self, worker: _Worker) -> Iterator[Message]:
-        if worker.connection.poll():
+        connection = worker.process.connection
+        if connection.poll():
             try:
-                yield from self._understand(worker, json.loads(worker.connection.recv_bytes()))
+                yield from self._understand(worker, json.loads(connection.recv_bytes()))
             except (EOFError, OSError):
                 yield self._died(worker)
             except (ValueError, LookupError, TypeError, RecursionError):
-                yield self._ended(worker, "the worker process sent what is not a message")
-        elif worker.process.exitcode is not None:
+                yield self._ended(worker, "the worker process sent an invalid message")
+        elif worker.process.has_ended:
             yield self._died(worker)
 
     def _understand(self, worker: _Worker, message: dict[str, Any]) -> Iterator[Message]:
@@ -183,9 +97,9 @@ class _Crew:
             case "progress":
                 self.report(worker.job, float(message["fraction"]), str(message["text"]))
             case "record":
-                yield Measured(worker.job, _result(message, worker.connection).printing(worker.tail))
+                yield Measured(worker.job, _result(message, worker.process))
             case "probe":
-                yield Probed(worker.job, message["scores"])
+                yield Probed(worker.job, message["scores"], float(message["seconds"]))
             case "failed":
                 worker.failure = str(message["text"])
             case "done":
@@ -197,29 +111,23 @@ class _Crew:
 
     def _died(self, worker: _Worker) -> Ended:
         """Without a word: killed, out of memory, or a crash in native code."""
-        before = worker.process.exitcode
         self.workers.remove(worker)
-        after = worker.end()
-        return Ended(worker.job, _how_it_ended(after if before is None else before), worker.tail, died=True)
+        return Ended(worker.job, f"the worker process {worker.process.end()}", worker.process.tail, died=True)
 
     def _ended(self, worker: _Worker, reason: str) -> Ended:
         self.workers.remove(worker)
-        worker.end()
-        return Ended(worker.job, reason, worker.tail)
+        worker.process.end()
+        return Ended(worker.job, reason, worker.process.tail)
 
     def dismiss(self) -> None:
         for worker in self.workers:
-            kill(worker.pid)
+            kill(worker.process.pid)
         for worker in self.workers:
-            worker.end()
+            worker.process.end()
         self.workers.clear()
 
 
-def _result(message: dict[str, Any], connection: Connection) -> Result:
+def _result(message: dict[str, Any], process: Isolated) -> Result:
     """Weights follow their record as plain bytes."""
-    return Result(Record.from_json(message["record"]), connection.recv_bytes() if message["weights"] else None)
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    how = f"was killed by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with code {exit_code}"
-    return f"the worker process {how}"
+    weights = process.connection.recv_bytes() if message["weights"] else None
+    return Result(Record.from_json(message["record"]), weights).printing(process.tail)

@@ -11,7 +11,9 @@ import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from membench.measure.environment import versions_of
 from membench.plan.trial import Trial
 from membench.records.files import read_regular, write_atomically
 from membench.records.record import read_json
@@ -29,6 +31,7 @@ class Probes:
     code: str  # which code they are of
     wanted: int
     scores: dict[int, list[float] | None] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)  # of a processor
 
     @classmethod
     def of(cls, store: Store, trial: Trial) -> Probes:
@@ -36,7 +39,7 @@ class Probes:
         path = store.folder(trial.point) / f"{trial.id}{SUFFIX}"
         found = cls(path, _code_of(trial), trial.protocol.probes)
         with suppress(ValueError):  # there are none, or none that can be read
-            found.scores = found._read()
+            found._read()
         return found
 
     @property
@@ -46,22 +49,27 @@ class Probes:
     def in_order(self) -> list[list[float] | None]:
         return [self.scores[part] for part in sorted(self.scores)]
 
-    def keep(self, part: int, scores: list[float] | None) -> None:
-        self.scores[part] = scores
+    def keep(self, part: int, scores: list[float] | None, seconds: float) -> None:
+        self.scores[part], self.seconds[part] = scores, seconds
         told = {str(part): scores for part, scores in self.scores.items() if scores is not None}
         if told:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path, json.dumps({"code": self.code, "scores": told}) + "\n")
+            took = {str(part): self.seconds.get(part, 0.0) for part in self.scores}
+            write_atomically(self.path, json.dumps({"code": self.code, "scores": told, "seconds": took}) + "\n")
 
     def remove(self) -> None:
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
-    def _read(self) -> dict[int, list[float] | None]:
+    def _read(self) -> None:
         data = read_json(read_regular(self.path, MAX_BYTES).decode())
         if not isinstance(data, dict) or data.get("code") != self.code or not isinstance(data.get("scores"), dict):
-            return {}
-        return {part: _checked(data["scores"][str(part)]) for part in range(self.wanted) if str(part) in data["scores"]}
+            return
+        there = [part for part in range(self.wanted) if str(part) in data["scores"]]
+        took = data["seconds"] if isinstance(data.get("seconds"), dict) else {}
+        scores = {part: _checked(data["scores"][str(part)]) for part in there}
+        self.seconds = {part: one for part in there for one in _checked([took.get(str(part), 0.0)])}
+        self.scores.update(scores)
 
 
 def _checked(scores: object) -> list[float]:
@@ -72,5 +80,7 @@ def _checked(scores: object) -> list[float]:
 
 def _code_of(trial: Trial) -> str:
     """What a record would say of its code, as one digest."""
-    parts = [(item.name, item.version, asdict(item.origin)) for item in (trial.architecture, trial.task)]
+    parts: list[Any] = [(item.name, item.version, asdict(item.origin)) for item in (trial.architecture, trial.task)]
+    if trial.architecture.packages:
+        parts.append(versions_of(trial.architecture.packages))
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -22,8 +22,8 @@ from typing import Any
 from membench.engine.execution import Execution, available_cores
 from membench.errors import MembenchError, PluginError, UsageError
 from membench.execute.executor import Ended, Measured, Message, Report
+from membench.execute.isolated import environment
 from membench.execute.job import Job
-from membench.execute.local import environment
 from membench.execute.ray_worker import Failure, run_on_node
 from membench.interface.origin import Code
 from membench.interface.registry import Registry

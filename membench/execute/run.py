@@ -14,6 +14,7 @@ from membench.execute.progress import watching
 from membench.execute.tracking import tracking
 from membench.interface.declarations import Architecture
 from membench.interface.registry import Registry
+from membench.measure.quantize import BITS, quantizations_of
 from membench.plan.memory import check_memory
 from membench.plan.trial import Trial
 from membench.records import weights
@@ -108,16 +109,20 @@ def _done(store: Store, trials: Iterable[Trial], execution: Execution) -> dict[t
 def _has_all(record: Record, store: Store, trial: Trial, execution: Execution) -> bool:
     if execution.floor and "excess_kl" not in record.metrics:
         return False
+    if not set(execution.quantize) <= set(quantizations_of(record.metrics)):
+        return False
     return not execution.keep_weights or weights.are_there(record.weights, store.path(trial))
 
 
 def no_less_than_before(execution: Execution, pending: Sequence[Trial], store: Store) -> Execution:
     """What the records have that are about to be replaced, the new ones get too."""
     replaced = [record for record in map(store.latest, pending) if record]
+    rounded = {name for record in replaced for name in quantizations_of(record.metrics)}
     had_floor = any("excess_kl" in record.metrics for record in replaced)
     return replace(
         execution,
         keep_weights=execution.keep_weights or any(record.weights for record in replaced),
+        quantize=tuple(name for name in BITS if name in rounded or name in execution.quantize),
         floor=execution.floor or (had_floor and all(trial.architecture.bottleneck for trial in pending)),
     )
 

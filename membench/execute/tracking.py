@@ -74,7 +74,7 @@ class _Audience:
         except (Exception, SystemExit) as error:
             self.listening.pop(name, None)
             words = printable(" ".join(f"{type(error).__name__}: {error}".split())[:300])
-            print(f"membench: tracker '{name}' failed and hears no more: {words}", file=sys.stderr)
+            print(f"membench: tracker '{name}' failed and was disabled: {words}", file=sys.stderr)
 
 
 def _title(trial: Trial) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
-import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from multiprocessing.connection import Connection
 from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import Impossible, MembenchError, NotApplicable, in_words
+from membench.execute.allocator import keep_freed_memory
+from membench.execute.isolated import Talk
 from membench.execute.job import Job, Result
-from membench.execute.process_group import end_with
 from membench.interface.bound import Setting
 from membench.interface.declarations import Architecture, Task
 from membench.interface.facts import Facts
@@ -33,24 +29,10 @@ from membench.records.record import Record
 from membench.theory.evaluate import evaluate_bounds
 from membench.theory.limits import missed_guarantee
 
-GRACE = 10.0  # seconds between the last word of a worker and its end, if nobody ends it
 
-
-def serve(job: Job, connection: Connection, output: Connection, lifeline: Connection) -> None:
-    """Entry point of the process. Talks in JSON, so that nothing a plugin does can reach the parent but text.
-
-    What is printed goes to `output`; when `lifeline` closes, because the parent has gone, this process ends.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
-    end_with(lifeline)
-    for number in (1, 2):
-        os.dup2(output.fileno(), number)
-    # a line at a time, so that nothing is lost when the process dies
-    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    faulthandler.enable()  # so that a crash in native code says where it was
-    talk = _Talk(connection)
-    talk.say(kind="started")
+def serve(job: Job, talk: Talk) -> None:
+    """All that a worker process does: tell the records of its job, or the scores of a probe, one by one."""
+    keep_freed_memory()
     try:
         registry = Registry(job.selection)
         if job.seeds:
@@ -59,36 +41,12 @@ def serve(job: Job, connection: Connection, output: Connection, lifeline: Connec
                 if content is not None:
                     talk.send(content)
         else:
-            talk.say(kind="probe", scores=run_probe(job, registry, talk.progress))
+            scores, seconds = run_probe(job, registry, talk.progress)
+            talk.say(kind="probe", scores=scores, seconds=seconds)
     except Impossible as error:
         talk.say(kind="impossible", text=str(error))
     except BaseException as error:  # the plugin did not load here, or worse
         talk.say(kind="failed", text=str(error) if isinstance(error, MembenchError) else in_words(error))
-    talk.say(kind="done")
-    time.sleep(GRACE)  # the parent ends us here, with all that a plugin has left behind
-    os._exit(0)  # without waiting for anybody's threads
-
-
-class _Talk:
-    def __init__(self, connection: Connection) -> None:
-        self.connection, self.last = connection, 0.0
-
-    def say(self, **message: Any) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # a plugin may have closed it
-                stream.flush()
-        self.send(json.dumps(message).encode())
-
-    def send(self, content: bytes) -> None:
-        try:
-            self.connection.send_bytes(content)
-        except OSError:
-            os._exit(1)  # there is nobody to work for, or a plugin has closed what we talk through
-
-    def progress(self, fraction: float, text: str) -> None:
-        if time.monotonic() - self.last > 0.1:
-            self.last = time.monotonic()
-            self.say(kind="progress", fraction=fraction, text=text)
 
 
 Report = Callable[[float, str], None]  # fraction done, and a few words
@@ -98,15 +56,20 @@ def _silent(fraction: float, text: str) -> None:
     pass
 
 
-def run_probe(job: Job, registry: Registry, report: Report = _silent) -> list[float] | None:
-    """One of the protocol's probes for a point. If that fails, each seed will fail on its own and say why."""
+def run_probe(job: Job, registry: Registry, report: Report = _silent) -> tuple[list[float] | None, float]:
+    """One of the protocol's probes for a point, and its CPU seconds.
+
+    If it fails, there are no scores: each seed will fail on its own and say why.
+    """
+    started = time.process_time()
     try:
         runner = _JobRunner(job, registry, report)
-        return runner.protocol.probe(runner.workbench, runner.protocol_config, job.part)
+        scores = runner.protocol.probe(runner.workbench, runner.protocol_config, job.part)
     except (Impossible, KeyboardInterrupt):
         raise
     except BaseException:  # a plugin may even call sys.exit
-        return None
+        return None, 0.0
+    return scores, time.process_time() - started
 
 
 def run_job(job: Job, registry: Registry, report: Report = _silent, notes: Sequence[str] = ()) -> Iterator[Result]:
@@ -153,7 +116,7 @@ class _JobRunner:
             report=report,
             notes=list(notes),
         )
-        self.started, self.clock = datetime.now(UTC), time.perf_counter()
+        self.started, self.clock, self.cpu_clock = datetime.now(UTC), time.perf_counter(), time.process_time()
 
     def find_weights(self, seeds: Sequence[int]) -> list[Any]:
         bench = self.workbench
@@ -177,6 +140,7 @@ class _JobRunner:
         import torch
 
         from membench.measure.evaluate import evaluate
+        from membench.measure.questions import ask_one_by_one
         from membench.measure.size import (
             count_size,
             count_without_gradient,
@@ -190,22 +154,28 @@ class _JobRunner:
         bench, module = self.workbench, outcome.module
         dtype = float_type(state)
         fresh, config = describe_fresh(bench.model(outcome.seed, dtype)), to_dict(bench.config)
-        size = count_size(state, fresh, bench.shape, bench.architecture.embeddings, widths_of(config))
         tokens = torch.from_numpy(outcome.facts.inputs[:8]).to(bench.execution.device)
+        questions = ask_one_by_one(module, tokens)
+        size = count_size(state, fresh, bench.shape, bench.architecture.embeddings, widths_of(config), questions)
         size = replace(
             size,
             without_gradient=count_without_gradient(module, tokens),
-            identifiable=self._identifiable(),
+            identifiable=self._declared("identifiable"),
+            active=size.active if bench.architecture.active is None else self._declared("active"),
+            state=self._declared("state"),
+            code_bytes=self.registry.code_bytes(bench.architecture.name),
             storage_bits=size.storage_bits + (0 if bench.architecture.origin.is_built_in else option_bits(config)),
         )
-        metrics = asdict(evaluate(module, outcome.facts, size.parameters))
+        metrics: dict[str, Any] = evaluate(module, outcome.facts, size.parameters).as_record()
         if outcome.least_loss is not None:
-            other = asdict(evaluate(outcome.least_loss, outcome.facts, size.parameters))
+            other = evaluate(outcome.least_loss, outcome.facts, size.parameters).as_record()
             outcome.trace["reached"] = {
                 which: {name: one[name] for name in ("accuracy", "kl")}
                 for which, one in (("most_facts", metrics), ("least_loss", other))
             }
             metrics |= {name: other[name] for name in LEAST_LOSS}
+        for name in self.job.execution.quantize:
+            metrics |= self._quantized(name, outcome, state, fresh)
         if self.job.execution.floor:
             metrics["excess_kl"], outcome.trace["floor"] = self._over_the_floor(outcome.facts, metrics["kl"])
         self._check_embeddings(state)
@@ -228,23 +198,41 @@ class _JobRunner:
             weights=weights.describe(content, f"{self.job.point.id}-s{outcome.seed}") if content else None,
         )
 
-    def _identifiable(self) -> int | None:
-        count = self.workbench.architecture.identifiable
+    def _quantized(self, name: str, outcome: Any, state: dict[str, Any], fresh: Any) -> dict[str, float | None]:
+        """What the weights are worth once they are rounded, and what they take then."""
+        from membench.measure.evaluate import evaluate
+        from membench.measure.quantize import MEASURED, STORED, quantized, quantized_name, stored_bits
+
+        bench, seed = self.workbench, outcome.seed
+        rounded = bench.loaded(seed, quantized(state, fresh, name))
+        found: dict[str, float | None] = evaluate(rounded, outcome.facts, parameters=0).as_record()
+        if outcome.least_loss is not None:
+            least = bench.loaded(seed, quantized(outcome.least_loss.state_dict(), fresh, name))
+            other = evaluate(least, outcome.facts, parameters=0).as_record()
+            found |= {metric: other[metric] for metric in LEAST_LOSS}
+        found = {metric: found[metric] for metric in MEASURED} | {STORED: stored_bits(state, fresh, name)}
+        return {quantized_name(metric, name): value for metric, value in found.items()}
+
+    def _declared(self, count: str) -> int | None:
+        """A number that the architecture works out from its config; None where it does not."""
+        function = getattr(self.workbench.architecture, count)
         try:
-            return count(self.workbench.shape, self.workbench.config) if count else None
+            return function(self.workbench.shape, self.workbench.config) if function else None
         except NotApplicable:
             return None
         except (Exception, SystemExit) as error:
-            self.workbench.note(f"identifiable failed: {in_words(error)}")
+            self.workbench.note(f"{count} failed: {in_words(error)}")
             return None
 
     def _check_embeddings(self, state: Mapping[str, Any]) -> None:
         """One that names a parameter is enough: with other options there may be other tables."""
+        from membench.measure.size import is_under
+
         prefixes = self.workbench.architecture.embeddings
-        if prefixes and not any(name.startswith(tuple(prefixes)) for name in state):
+        if prefixes and not any(is_under(name, prefix) for name in state for prefix in prefixes):
             told = " or ".join(f"'{prefix}'" for prefix in prefixes)
             self.workbench.note(
-                f"embeddings: no parameter begins with {told}, so that nothing is left out of any count; "
+                f"embeddings: no parameter is under {told}, so nothing is left out of any count; "
                 f"there are: {', '.join(state)[:200]}"
             )
 
@@ -273,9 +261,14 @@ class _JobRunner:
         )
 
     def _timing(self, replicas: int) -> dict[str, Any]:
-        """Seconds are the job's, shared evenly among the replicas that it trained together."""
-        seconds = (time.perf_counter() - self.clock) / replicas
-        return {"started": self.started.isoformat(timespec="seconds"), "seconds": seconds, "replicas": replicas}
+        """Seconds are the job's, shared evenly among the replicas that it trained together; probes are apart."""
+        return {
+            "started": self.started.isoformat(timespec="seconds"),
+            "seconds": (time.perf_counter() - self.clock) / replicas,
+            "cpu_seconds": (time.process_time() - self.cpu_clock) / replicas,
+            **({"probe_cpu_seconds": self.job.probe_seconds} if self.job.probed else {}),
+            "replicas": replicas,
+        }
 
     def _base(self, seed: int, facts: Facts | None = None, **fields: Any) -> Record:
         point = self.job.point
@@ -284,7 +277,12 @@ class _JobRunner:
             id=point.id,
             seed=seed,
             architecture={**_origin(bench.architecture), **_config(bench.config)},
-            task={**_origin(bench.task), **_config(bench.task_config), **(_facts(facts) if facts else {})},
+            task={
+                **_origin(bench.task),
+                **_config(bench.task_config),
+                **({"attribution": bench.task.attribution} if bench.task.attribution else {}),
+                **(_facts(facts) if facts else {}),
+            },
             protocol={"name": point.protocol, "version": point.protocol_version, **_config(self.protocol_config)},
             git=describe_git(),
             **fields,
@@ -326,5 +324,5 @@ def _check_device(execution: Execution) -> Execution:
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not present.get(device.partition(":")[0], False):
         there = ", ".join(name for name, is_there in present.items() if is_there)
-        raise Impossible(f"device '{device}' is not there; this machine has: {there}")
+        raise Impossible(f"device '{device}' is not available; this machine has: {there}")
     return execution

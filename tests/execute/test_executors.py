@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import subprocess
 import sys
 from pathlib import Path
@@ -53,12 +54,17 @@ def test_every_trial_leaves_a_record_that_says_how_it_came_about(
             "learned_buffers": 0,
             "storage_bits": 125 * 32 + 8 * len("none") + 4 * len("8"),  # with its options, a text and a digit
             "learned_bits": 125 * 32,
+            "active": 2 * 8 + 16 * 5 + 5,
+            "state": None,
+            "flops": 2 * 16 * 5,
+            "code_bytes": len(bz2.compress(Path(record.architecture["distribution"]).read_bytes())),
         }
         assert record.architecture["distribution"].endswith("toy_plugin.py")
         assert len(record.task["data_sha256"]) == 64
         assert record.environment["threads"] == 1
         assert {"chance", "zero-head", "bayes"} <= {bound["name"] for bound in record.bounds}
         assert record.run["seconds"] > 0
+        assert record.run["cpu_seconds"] > 0
     assert len({record.task["data_sha256"] for record in records}) == len(SEEDS)
     assert len(list((tmp_path / "out").rglob("*.json"))) == len(SEEDS)
 
@@ -154,7 +160,7 @@ def test_a_device_that_is_not_there_is_a_usage_error(tmp_path: Path, registry: R
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
     request = Request(["toy"], ["bigram"], task_options=["N=5"], protocol="quick", seeds=(0,))
-    with pytest.raises(MembenchError, match="device 'cuda' is not there; this machine has: cpu") as caught:
+    with pytest.raises(MembenchError, match="device 'cuda' is not available; this machine has: cpu") as caught:
         execute(plan(registry, request), Store(tmp_path), registry, Execution(device="cuda"))
     assert caught.value.exit_code == 2
 

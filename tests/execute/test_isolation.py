@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,10 @@ from membench.errors import UsageError
 from membench.execute import driver, process_group
 from membench.execute.driver import execute
 from membench.execute.executor import Ended, Message, Probed
+from membench.execute.isolated import start_server
 from membench.execute.job import Job
 from membench.execute.limits import Limits
+from membench.execute.local import PRELOADED
 from membench.interface.process_state import process_state_kept
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
@@ -121,7 +126,7 @@ def test_each_fault_costs_one_failed_record_and_the_rest_completes(odd: Registry
     assert [is_alive(int(pid)) for pid in left] == [False, False]
     notes = records["identifiable"].trace["notes"]
     assert "identifiable failed: RuntimeError: of counting" in notes
-    assert any(note.startswith("embeddings: no parameter begins with 'word.'") for note in notes)
+    assert any(note.startswith("embeddings: no parameter is under 'word.'") for note in notes)
     assert len(list((tmp_path / "out").rglob("*.json"))) == 8
 
 
@@ -129,6 +134,54 @@ def test_a_model_that_hangs_is_stopped(odd: Registry, tmp_path: Path) -> None:
     record = run(odd, tmp_path / "out", "hang", jobs=1, timeout=2)["hang"]
     assert record.error == "stopped after 2 s: --timeout allows 2 s"
     assert record.status == "failed"
+
+
+ENDLESS = """
+from dataclasses import dataclass
+from membench.api import Architecture, hookimpl
+
+@dataclass(frozen=True)
+class Config:
+    pass
+
+def exits(shape, config):
+    import os
+    os._exit(1)
+
+def hangs(shape, config):
+    import time
+    while True:
+        time.sleep(1)
+
+def eats(shape, config):
+    held = []
+    while True:
+        held.append(bytearray(64 << 20))
+
+@hookimpl
+def membench_architectures():
+    return [Architecture(name=build.__name__, summary="-", reference="-", config=Config, build=build)
+            for build in (exits, hangs, eats)]
+"""
+
+
+def test_one_sweep_survives_all_three(tmp_path: Path) -> None:
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS, encoding="utf-8")
+    command = [sys.executable, "-m", "membench", "run", "--plugin", str(path), "--model", "exits,hangs,eats,aot"]
+    command += ["--task", "bigram", "-T", "N=4", "--protocol", "quick", "-P", "steps=5", "--seeds", "1"]
+    command += ["--timeout", "10", "--memory", "1G", "--jobs", "4"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    records = [Record.from_json(file.read_text("utf-8")) for file in (tmp_path / "results").rglob("*.json")]
+    errors = {record.architecture["name"]: record.error for record in records}
+    assert len(records) == 4
+    assert errors["aot"] is None
+    assert errors["exits"] == "the worker process ended with code 1, and so did the one before it"
+    assert errors["hangs"] == "stopped after 10 s: --timeout allows 10 s"
+    assert re.fullmatch(
+        r"stopped when it held [\d,]+ bytes of memory: --memory allows 1,073,741,824", str(errors["eats"])
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the signal of a closed pipe")
@@ -281,10 +334,10 @@ def test_a_job_that_dies_is_tried_once_more_seed_by_seed(tmp_path: Path, monkeyp
 
 
 def test_a_probe_that_is_stopped_costs_all_trials_of_its_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    executor = scripted(monkeypatch, lambda job: [Ended(job, "stopped after 5 s: --timeout allows 5 s", "its words")])
+    executor = scripted(monkeypatch, lambda job: [Ended(job, "stopped after 10 s: --timeout allows 10 s", "its words")])
     records = measure(tmp_path, "converged")
     assert len(executor.jobs) == 1  # the other probe and the trials are not even tried
-    reason = "while its learning rate was chosen: stopped after 5 s: --timeout allows 5 s"
+    reason = "while its learning rate was chosen: stopped after 10 s: --timeout allows 10 s"
     assert [(record.seed, record.error) for record in records] == [(0, reason), (1, reason)]
     assert records[0].trace["output"] == "its words"
 
@@ -293,7 +346,7 @@ def test_an_interruption_loses_no_probe_that_has_ended(tmp_path: Path, monkeypat
     def interrupted(job: Job) -> list[Message]:
         if job.part == 1:
             raise KeyboardInterrupt
-        return [Probed(job, [0.1, 0.2]), Ended(job)]
+        return [Probed(job, [0.1, 0.2], 1.5), Ended(job)]
 
     scripted(monkeypatch, interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -301,12 +354,14 @@ def test_an_interruption_loses_no_probe_that_has_ended(tmp_path: Path, monkeypat
     assert len(list(tmp_path.rglob("*.probes"))) == 1
 
     def continued(job: Job) -> list[Message]:
-        return [Ended(job, "enough")] if job.seeds else [Probed(job, [0.3, 0.4]), Ended(job)]
+        return [Ended(job, "enough")] if job.seeds else [Probed(job, [0.3, 0.4], 2.0), Ended(job)]
 
     executor = scripted(monkeypatch, continued)
     measure(tmp_path, "converged")
     assert [(job.seeds, job.part) for job in executor.jobs] == [((), 1), ((0,), 0), ((1,), 0)]
-    assert {job.probed for job in executor.jobs if job.seeds} == {"[[0.1, 0.2], [0.3, 0.4]]"}
+    assert {(job.probed, job.probe_seconds) for job in executor.jobs if job.seeds} == {
+        ("[[0.1, 0.2], [0.3, 0.4]]", 3.5)
+    }
     assert not list(tmp_path.rglob("*.probes"))  # all trials have their records
 
 
@@ -353,3 +408,11 @@ def test_facts_that_do_not_fit_are_refused_with_their_bytes() -> None:
     registry = Registry()
     with pytest.raises(UsageError, match=r"its 10,000,000,000 contexts take 320,000,000,000 bytes of memory"):
         plan(registry, Request(["lookup"], ["bigram"], (), ["N=100000"]))
+
+
+def test_what_ended_workers_leave_behind_is_removed_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[str] = []
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: options.extend(sys.warnoptions))
+    start_server(multiprocessing.get_context("forkserver"), PRELOADED)
+    assert "ignore:resource_tracker:UserWarning" in options
+    assert "ignore:resource_tracker:UserWarning" not in sys.warnoptions

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -206,6 +207,11 @@ def records(folder: Path) -> dict[str, dict[str, Any]]:
     return {path: {name: row[name] for name in row if name not in ("run", "environment")} for path, row in rows.items()}
 
 
+def without_progress(text: str) -> list[str]:
+    """What else was said: on a busy machine a run takes so long that it tells how far it is."""
+    return [line for line in text.splitlines() if not re.match(r"membench: \d+/\d+ trials, ", line)]
+
+
 def alive(mark: str) -> list[str]:
     """The command lines of processes that mention something."""
     lines = (path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in command_lines())
@@ -251,7 +257,7 @@ def test_a_cluster_of_our_own_gives_the_records_of_the_local_executor(
     home = {"TMPDIR": str(temporary), "HOME": str(temporary), "RAY_ADDRESS": ""}
     on_ray = membench(*words, "--out", "ray", "--executor", "ray", "--cpus", "2", **home)
     assert on_ray.returncode == 0, on_ray.stderr
-    assert on_ray.stderr == ""
+    assert without_progress(on_ray.stderr) == []
     assert json.loads(on_ray.stdout)
     assert membench(*words, "--out", "local").returncode == 0
     assert len(records(tmp_path / "local")) == 9
@@ -355,7 +361,7 @@ def test_a_sweep_survives_its_driver_and_a_node(
     two_nodes.kill_a_node()
     assert done() < TRIALS
     _, errors = driver.communicate(timeout=120)
-    assert (driver.returncode, errors) == (0, "")
+    assert (driver.returncode, without_progress(errors)) == (0, [])
     assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
 
     assert membench("sweep", *GRID, "--out", "local").returncode == 0

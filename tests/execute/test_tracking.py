@@ -114,10 +114,10 @@ def test_a_tracker_that_fails_costs_one_line(
     results = run(tmp_path, trackers, track=["fail-at-once", "fail-later", "keep"])
     assert not results.failed
     shown = capsys.readouterr()
-    lines = [line for line in shown.err.splitlines() if "hears no more" in line]
+    lines = [line for line in shown.err.splitlines() if "was disabled" in line]
     assert lines == [
-        "membench: tracker 'fail-at-once' failed and hears no more: OSError: no disk",
-        "membench: tracker 'fail-later' failed and hears no more: SystemExit: I do not like this number",
+        "membench: tracker 'fail-at-once' failed and was disabled: OSError: no disk",
+        "membench: tracker 'fail-later' failed and was disabled: SystemExit: I do not like this number",
     ]
     assert "a tracker that talks" in shown.err
     assert shown.out == ""

@@ -24,6 +24,7 @@ class Execution:
     compiling: str = "auto"  # torch.compile, for training without a kernel
     floor: bool = False  # find the floor of the divergence too
     keep_weights: bool = False  # beside the records
+    quantize: tuple[str, ...] = ()  # names in membench.measure.quantize.BITS: ask again with weights rounded to these
     jobs: int | None = None  # worker processes; None: one for each core, or one for a GPU
     executor: str = "local"  # a name in membench.execute.executor.EXECUTORS
     timeout: float | None = None  # seconds for each trial

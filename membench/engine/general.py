@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, vjp, vmap
 
 from membench.engine.randomness import drawn_from
 from membench.engine.trainer import EPSILON, Batches, Progress
@@ -83,6 +84,7 @@ class GeneralTrainer:
         finishes: bool = False,
     ) -> Progress:
         seen = np.full((2, *rates.shape), np.nan, dtype=np.float32)
+        self._lanes = [part for lane in self._lanes for part in lane.parted(np.asarray(rates[lane.rows].any(axis=1)))]
         for lane in self._lanes:
             rows = lane.rows
             if rates[rows].any():
@@ -164,7 +166,8 @@ def why_not_batched(module: nn.Module, facts: Facts) -> str | None:
             return f"its forward changes its own '{names[0]}', so that it keeps state between calls"
     with _undone(module), torch.no_grad():
         alone = check_logits(module(tokens), len(tokens), facts.answers)
-    if not torch.allclose(together[0], alone, rtol=1e-3, atol=1e-4):
+    rounding = 8 * torch.finfo(alone.dtype).eps
+    if not torch.allclose(together[0], alone, rtol=max(1e-3, rounding), atol=max(1e-4, rounding)):
         return "on stacked weights it answers differently"
     return None
 
@@ -238,9 +241,11 @@ class _Lane:
         self.sizes = [_as_real(p).numel() for p in self.forms.values()]
         flat = [_flat(_trainable(module), self.forms) for module in modules]
         self.weights = torch.stack(flat).requires_grad_()  # [R, P]
-        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        # What is summed over contexts or steps has 24 bits at least, however few the weights have.
+        self.number = torch.promote_types(self.weights.dtype, torch.float32)
+        self.mean, self.square = (torch.zeros_like(self.weights, dtype=self.number) for _ in range(2))
         self.betas = np.array(betas, dtype=np.float64)  # [R, 2]
-        self.fractions = torch.from_numpy(1 - self.betas).to(self.device, self.weights.dtype).split(1, dim=1)
+        self.fractions = torch.from_numpy(1 - self.betas).to(self.device, self.number).split(1, dim=1)
         self.steps = 0
         self.compiled: Callable[..., Any] | None = None
         self.slack: torch.Tensor | None = None  # of the loss at this step, [R, 1]
@@ -265,8 +270,8 @@ class _Lane:
         """Logits [R, batch, A] of all replicas; tokens [1, batch, S] are shared by all of them."""
         raise NotImplementedError
 
-    def _differentiated(self, total: torch.Tensor) -> torch.Tensor:
-        """The gradient [R, P] of what all replicas add up to."""
+    def _differentiated(self, logits: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
+        """The gradient [R, P] of a loss that has this slope at the logits."""
         raise NotImplementedError
 
     def _load(self, facts: Sequence[Facts]) -> None:
@@ -275,13 +280,17 @@ class _Lane:
         self.inputs = torch.from_numpy(np.stack(inputs)).to(self.device)  # [1 or R, T, S]
         self.targets = torch.from_numpy(np.stack([one.targets for one in facts])).to(self.device)  # [R, T] or [R, T, A]
         if self.targets.is_floating_point():
-            self.targets = self.targets.to(self.weights.dtype)
-        self.prior = torch.from_numpy(np.stack([one.prior for one in facts])).to(self.device, self.weights.dtype)
+            self.targets = self.targets.to(self.number)
+        self.prior = torch.from_numpy(np.stack([one.prior for one in facts])).to(self.device, self.number)
         self.answers = facts[0].answers
         self.bytes_per_context = self._bytes_per_context()
         if self.every_position:
             self.note("the model answers at every position, and the last one is measured")
         self.rows_at_once = min(len(facts[0]), max(LEAST_ROWS, int(CHUNK_BYTES / self.bytes_per_context)))
+
+    def parted(self, active: NDArray[np.bool_]) -> list[_Lane]:
+        """The same replicas, those that are at rest apart from those that go on."""
+        return [self]
 
     def try_out(self) -> None:
         """A gradient over all facts, for what fails on some of them only."""
@@ -297,10 +306,13 @@ class _Lane:
         Lanes of as many replicas share what was compiled, whose weights are arguments.
         """
         import torch._dynamo
+        import torch._inductor.config
 
         if reason := why_not_batched(self.module, facts):
             self.note(f"not compiled: {reason}")
             return
+        # A pool of compilers would outlive a worker that is ended; what is done in parallel here are processes.
+        torch._inductor.config.compile_threads = 1
         # Past its limit dynamo would go on without compiling, and not say so.
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 1024)
         if self.count not in shared:
@@ -325,12 +337,12 @@ class _Lane:
         self, rates: torch.Tensor, batches: Batches | None, slack: torch.Tensor | None, finishes: bool
     ) -> NDArray[np.float32]:
         steps = rates.shape[1]
-        rates = rates.to(self.device, self.weights.dtype)
-        slack = None if slack is None else slack.to(self.device, self.weights.dtype)
+        rates = rates.to(self.device, self.number)
+        slack = None if slack is None else slack.to(self.device, self.number)
         self.strict = finishes
         first, second = self._corrections(steps)
         sizes, roots = rates.T[..., None] / first, second.unbind()  # [steps, R, 1], and [R, 1] for each step
-        seen = torch.full((2, self.count, steps), torch.nan, device=self.device, dtype=self.weights.dtype)
+        seen = torch.full((2, self.count, steps), torch.nan, device=self.device, dtype=self.number)
         for step in range(steps):
             self.slack = None if slack is None else slack[:, step, None]
             if batches is None:
@@ -383,10 +395,10 @@ class _Lane:
                 self.note(f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
                 self.compiled = None
         logits = self._logits(tokens)
-        losses = cross_entropy(logits, targets)
-        gradient = self._differentiated((share * bounded(losses, self.slack)).sum())
-        loss = (share * losses.detach()).sum(dim=1)
-        return gradient, loss, (share * hit_rate(logits.detach(), targets, self.strict)).sum(dim=1) if look else None
+        seen = logits.detach().to(self.number)
+        loss, slope = loss_and_slope(seen, targets, share, self.slack)
+        gradient = self._differentiated(logits, slope.to(logits.dtype))
+        return gradient, loss, (share * hit_rate(seen, targets, self.strict)).sum(dim=1) if look else None
 
     def _pure_gradient(
         self,
@@ -399,18 +411,11 @@ class _Lane:
         strict: bool,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
         """The same as a function without effects, which is what torch.compile takes."""
-
-        def total(weights: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-            logits = self._pure_logits(weights, constants, tokens)
-            losses = cross_entropy(logits, targets)
-            loss = (share * losses).sum(dim=1)
-            return (share * bounded(losses, slack)).sum(dim=1).sum(), (
-                loss,
-                (share * hit_rate(logits, targets, strict)).sum(dim=1),
-            )
-
-        gradient: tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = grad(total, has_aux=True)(weights)
-        return gradient
+        logits, backward, *_ = vjp(lambda weights: self._pure_logits(weights, constants, tokens), weights)
+        seen = logits.to(self.number)
+        loss, slope = loss_and_slope(seen, targets, share, slack)
+        (gradient,) = backward(slope.to(logits.dtype))
+        return gradient, (loss, (share * hit_rate(seen, targets, strict)).sum(dim=1))
 
     def _pure_logits(self, weights: torch.Tensor, constants: Any, tokens: torch.Tensor) -> torch.Tensor:
         raise NotImplementedError
@@ -433,12 +438,13 @@ class _Lane:
         """What Adam divides its average and its root at each step by, because they start from 0: [2, steps, R, 1]."""
         count = self.steps + 1 + np.arange(steps)
         found = 1 - self.betas.T[:, None, :, None] ** count[:, None, None]
-        return torch.from_numpy(np.stack([found[0], np.sqrt(found[1])])).to(self.device, self.weights.dtype)
+        return torch.from_numpy(np.stack([found[0], np.sqrt(found[1])])).to(self.device, self.number)
 
     @torch.no_grad()
     def _adam(self, gradient: torch.Tensor, size: torch.Tensor, root: torch.Tensor) -> None:
         """One step of Adam for all replicas, each with its own betas, size of the step [R, 1] and correction [R, 1]."""
         self.steps += 1
+        gradient = gradient.to(self.number)
         self.mean.lerp_(gradient, self.fractions[0])
         self.square.lerp_(gradient.square(), self.fractions[1])
         denominator = self.square.sqrt().div_(root).add_(EPSILON)
@@ -458,9 +464,9 @@ class _Alone(_Lane):
     def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
         return self._answer(self.module(tokens[0]))[None]
 
-    def _differentiated(self, total: torch.Tensor) -> torch.Tensor:
+    def _differentiated(self, logits: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
         self.gradient.zero_()
-        total.backward()  # not autograd.grad, which checkpoints inside the module may refuse
+        logits.backward(slope)  # not autograd.grad, which checkpoints inside the module may refuse
         return self.gradient
 
     def _pure_logits(self, weights: torch.Tensor, constants: Any, tokens: torch.Tensor) -> torch.Tensor:
@@ -489,6 +495,26 @@ class _Together(_Lane):
         state = self.module.state_dict(keep_vars=True)
         self.same = {name: first.setdefault(id(value), name) for name, value in state.items()}
 
+    def parted(self, active: NDArray[np.bool_]) -> list[_Lane]:
+        if (
+            self.compiled is not None or active.all() or not active.any()
+        ):  # compiling again would cost more than it saves
+            return [self]
+        return [self._only(np.flatnonzero(active)), self._only(np.flatnonzero(~active))]
+
+    def _only(self, index: NDArray[np.int64]) -> _Together:
+        """Some of the replicas, as they stand."""
+        lane, chosen = copy(self), torch.from_numpy(index).to(self.device)
+        lane.rows, lane.constants = [self.rows[i] for i in index], [self.constants[i] for i in index]
+        lane.count, lane.betas = len(index), self.betas[index]
+        lane.weights = self.weights.detach()[chosen].requires_grad_()
+        lane.mean, lane.square = self.mean[chosen], self.square[chosen]
+        lane.fractions = tuple(one[chosen] for one in self.fractions)
+        lane.stacked = {name: value[chosen] for name, value in self.stacked.items()}
+        lane.inputs = self.inputs if len(self.inputs) == 1 else self.inputs[chosen]
+        lane.targets, lane.prior = self.targets[chosen], self.prior[chosen]
+        return lane
+
     def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
         return self._pure_logits(self.weights, self.stacked, tokens)
 
@@ -498,8 +524,8 @@ class _Together(_Lane):
         logits: torch.Tensor = call({**constants, **self._named(weights)}, tokens[0] if shared else tokens)
         return logits
 
-    def _differentiated(self, total: torch.Tensor) -> torch.Tensor:
-        (gradient,) = torch.autograd.grad(total, self.weights)
+    def _differentiated(self, logits: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(logits, self.weights, slope)
         return gradient
 
     def _constants(self) -> _State:
@@ -567,17 +593,25 @@ def _graph_bytes(result: torch.Tensor) -> int:
     return len(seen) * result.numel() * result.element_size()
 
 
-def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy in nats, [R, batch]; targets are labels [R, batch] or distributions [R, batch, A]."""
+def loss_and_slope(
+    logits: torch.Tensor, targets: torch.Tensor, share: torch.Tensor, slack: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cross-entropy in nats, [R], and the slope [R, batch, A] at the logits of what is minimised.
+
+    Targets are labels [R, batch] or distributions [R, batch, A], and each context has its share [R, batch]. Minimised
+    is the cross-entropy -log p or, with slack [R, 1], -log(p + slack): at most -log slack, so that what is hopeless is
+    given up.
+    """
+    logs = torch.log_softmax(logits, dim=-1)
     if targets.is_floating_point():
-        return -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
-    flat = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    return flat.view(targets.shape)
-
-
-def bounded(losses: torch.Tensor, slack: torch.Tensor | None) -> torch.Tensor:
-    """-log(p + slack) for losses -log p: at most -log slack, so that what is hopeless is given up."""
-    return losses if slack is None else -torch.logaddexp(-losses, slack.log())
+        losses = -(targets * logs).sum(dim=-1)
+        slope = logs.exp() * targets.sum(dim=-1, keepdim=True) - targets
+    else:
+        labels = targets[..., None]
+        losses = -logs.gather(-1, labels)[..., 0]
+        slope = logs.exp().scatter_add(-1, labels, torch.full_like(losses[..., None], -1))
+    pull = share if slack is None else share * torch.sigmoid(-losses - slack.log())  # p / (p + slack)
+    return (share * losses).sum(dim=-1), slope * pull[..., None]
 
 
 def hit_rate(logits: torch.Tensor, targets: torch.Tensor, strict: bool = True) -> torch.Tensor:

@@ -191,3 +191,22 @@ def test_what_cannot_be_compiled_is_trained_all_the_same_and_says_why(monkeypatc
     trainer = GeneralTrainer([Model(0)], [make_facts(0)], betas(1), notes.append, compiling="on")
     assert np.isfinite(trainer.advance(np.full((1, 2), 0.01, dtype=np.float32)).loss).all()
     assert notes == ["not compiled: RuntimeError: no compiler here"]
+
+
+def test_a_replica_at_rest_leaves_the_computation_of_the_others() -> None:
+    facts, rates = [make_facts(0)] * 3, np.full((3, 6), 0.01, dtype=np.float32)
+    resting = rates.copy()
+    resting[1] = 0
+    found = []
+    for second in (rates, resting):
+        trainer = GeneralTrainer([Model(seed) for seed in range(3)], facts, betas(3))
+        trainer.advance(rates)
+        before = trainer.state(1)
+        trainer.advance(second)
+        found.append(trainer)
+    whole, parted = found
+    assert [lane.rows for lane in parted._lanes] == [[0, 2], [1]]
+    assert all(torch.equal(value, before[name]) for name, value in parted.state(1).items())
+    for row in (0, 2):
+        states = parted.state(row), whole.state(row)
+        assert all(torch.allclose(states[0][name], states[1][name], atol=1e-5) for name in states[0])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from membench.engine.general import GeneralTrainer, bounded, cross_entropy
+from membench.engine.general import GeneralTrainer, loss_and_slope
 from membench.engine.workbench import Workbench
 from membench.interface.registry import Registry
 
@@ -22,17 +21,29 @@ def bench(name: str, **options: Any) -> Workbench:
     return Workbench(architecture, architecture.config(**options), task, task.config(N=11))
 
 
-def test_the_loss_is_bounded_and_its_gradient_is_that_of_cross_entropy_times_what_is_held() -> None:
+SHARE = torch.tensor([[0.1, 0.3, 0.05, 0.15, 0.2, 0.2]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("slack", [None, torch.tensor([[0.1]], dtype=torch.float64)])
+def test_the_slope_is_the_gradient_of_the_bounded_loss(slack: torch.Tensor | None) -> None:
     logits = torch.randn(1, 6, 5, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(5, (1, 6))
-    slack = torch.tensor([[0.1]], dtype=torch.float64)
-    loss = bounded(cross_entropy(logits, targets), slack)
     p = logits.softmax(-1).gather(-1, targets[..., None])[..., 0]
-    assert torch.allclose(loss, -(p + 0.1).log())
-    assert loss.max() <= -math.log(0.1)
-    (gradient,) = torch.autograd.grad(loss.sum(), logits)
-    (plain,) = torch.autograd.grad(cross_entropy(logits, targets).sum(), logits)
-    assert torch.allclose(gradient, plain * (p / (p + 0.1))[..., None])
+    minimised = -(p + (0.0 if slack is None else slack)).log()
+    (expected,) = torch.autograd.grad((SHARE * minimised).sum(), logits)
+    loss, slope = loss_and_slope(logits.detach(), targets, SHARE, slack)
+    assert torch.allclose(slope, expected)
+    assert torch.allclose(loss, (SHARE * -p.detach().log()).sum(dim=1))
+
+
+def test_the_slope_is_the_gradient_for_distributions() -> None:
+    logits = torch.randn(1, 6, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.rand(1, 6, 5, dtype=torch.float64)
+    losses = -(targets * logits.log_softmax(-1)).sum(dim=-1)
+    (expected,) = torch.autograd.grad((SHARE * losses).sum(), logits)
+    loss, slope = loss_and_slope(logits.detach(), targets, SHARE, None)
+    assert torch.allclose(slope, expected)
+    assert torch.allclose(loss, (SHARE * losses.detach()).sum(dim=1))
 
 
 @pytest.mark.parametrize("name", ["aot", "mlp-transformer"])

@@ -22,6 +22,6 @@ def _construct(bench: Workbench, config: Construct, seed: int) -> Outcome:
     name = next(iter(known)) if config.construction == "default" else config.construction
     filled, facts = bench.model(seed, "float64"), bench.facts(seed)
     report = dict(known[name](filled, facts))
-    module = bench.model(seed, "float64")  # the ordinary model, with nothing but the constructed weights
+    module = bench.model(seed, config.dtype)  # the ordinary model, with nothing but the constructed weights
     module.load_state_dict(filled.state_dict())
     return Outcome(seed, module, facts, trace={"construction": name, **report})

@@ -68,7 +68,7 @@ class Converged:
     )
     beta1: float | None = option(None, help="Adam's first decay; auto chooses", minimum=0, maximum=0.9999)
     beta2: float | None = option(None, help="Adam's second decay; auto chooses", minimum=0, maximum=0.99999)
-    dtype: str = option("float32", help="precision of weights and training", choices=("float32", "float64"))
+    dtype: str = option("float32", help="precision of weights and training", choices=("float32", "float64", "bfloat16"))
 
     def __post_init__(self) -> None:
         if (self.beta1 is None) != (self.beta2 is None):
@@ -93,6 +93,9 @@ class Dana2024:
 @dataclass(frozen=True, kw_only=True)
 class Construct:
     construction: str = option("default", help="which of the architecture's constructions")
+    dtype: str = option(
+        "float64", help="precision that the weights are rounded to", choices=("float64", "float32"), later=True
+    )
 
 
 def check_construction(architecture: Architecture[Any], config: Construct) -> None:
@@ -170,7 +173,7 @@ PROTOCOLS = {
         Protocol(
             name="construct",
             version=1,
-            summary="No training: the architecture's closed-form weights, in float64.",
+            summary="No training: the architecture's closed-form weights, worked out in float64.",
             config=Construct,
             trains=False,
             check=check_construction,

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +28,25 @@ from samples import make_record
 from membench.analysis.curves import read_overlay
 from membench.analysis.trial_frame import trial_frame
 from membench.errors import MembenchError
+from membench.execute.probes import Probes
+from membench.interface.origin import files_of, origin_of, origin_of_file
 from membench.interface.registry import Registry
 from membench.plan.experiment import parse as parse_experiment
+from membench.plan.request import Request, plan
 from membench.plan.trial import Point, Trial
 from membench.printing import printable
 from membench.records import weights
+from membench.records.pack import Packed, pack
 from membench.records.record import Record
-from membench.records.store import Unreadable, read
+from membench.records.store import Problem, Store, Unreadable, read, read_packed
 from membench.regress.baseline import read_baseline
 from membench.regress.suite import load_suite, parse_suite
+from membench.verify.folder import brought_plugins, check_folder
 from membench.verify.marks import Mark, with_marks, write_marks
+from membench.verify.signature import sign
 from membench.verify.submission import check_manifest, gather, summarise, write
 from membench_leaderboard.data import as_csv, board_data
+from membench_leaderboard.first_places import HISTORY, history_table, read_history, write_history
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.gather import read_entries
 from membench_leaderboard.markdown import rows_as_markdown
@@ -51,6 +61,10 @@ NASTY: list[Any] = [
 ]  # fmt: skip
 RAW = [b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"[" * 3000, b'{"a":' * 2000, b"\xff\xfe", b"\x00", b'"\\ud800"']
 REGISTRY = Registry()
+(TRIAL,) = plan(REGISTRY, Request(["lookup"], ["bigram"], seeds=(0,)))
+PLUGIN = "plugins/0123abcd/mine.py:Mine"
+PLACE = {"track": "accuracy", "task": "bigram", "architecture": "aot", "since": "2026-01-01", "score": 0.5,
+         "over": "lookup", "by": 0.1, "p": 0.001}  # fmt: skip
 
 
 def mutate_data(data: Any, rng: random.Random) -> Any:
@@ -138,6 +152,18 @@ def read_marks(content: bytes, folder: Path) -> None:
     Record.from_json(entry.record.to_json())
 
 
+def read_signature(marks: bytes, content: bytes, folder: Path) -> None:
+    """Marks count if the signature beside them is of them, and else not at all."""
+    (folder / "a.json").write_text(honest_records()[0].to_json())
+    (folder / "verified.json").write_bytes(marks)
+    (folder / "verified.json.sig").write_bytes(content)
+    ((entry,), problems) = with_marks([read(folder / "a.json")], [folder])
+    assert entry.verified is not bool(problems), "marks in doubt count"
+    assert not entry.verified or entry.verifier.startswith("unknown key SHA256:"), "nobody is known here"
+    if problems:
+        raise Unreadable(problems[0])
+
+
 def read_manifest(content: bytes, folder: Path) -> None:
     (folder / "submission.json").write_bytes(content)
     for reason in check_manifest(folder, []).values():
@@ -168,8 +194,71 @@ def read_csv(content: bytes, folder: Path) -> None:
     read_overlay(folder / "o.csv", "H", "accuracy")
 
 
+def read_history_of_first_places(content: bytes, folder: Path) -> None:
+    (folder / HISTORY).write_bytes(content)
+    found = read_history(folder)
+    history_table(found)
+    write_history(found, folder)
+    assert read_history(folder) == found
+
+
+def read_a_pack(content: bytes, folder: Path) -> None:
+    """One of somebody's own, with the curves of training."""
+    (folder / "p.jsonl").write_bytes(content)
+    problems: list[Problem] = []
+    for one in read_packed(folder / "p.jsonl", problems):
+        assert not one.verified, "what a pack says of its verification is believed"
+        Record.from_json(one.record.to_json())
+    for problem in problems:
+        printable(problem).encode()
+
+
+def read_a_folder(content: bytes, folder: Path) -> None:
+    """That of a pull request, before anything else in it is read."""
+    brought = folder / "brought"
+    brought.mkdir()
+    (brought / "submission.json").write_bytes(content)
+    printable(check_folder(brought)).encode()
+    try:
+        assert all(Path(one).is_relative_to(brought / "plugins") for one in brought_plugins(brought))
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def read_probes(content: bytes, folder: Path) -> None:
+    """What an interrupted run left of a choice of the learning rate."""
+    probes = Probes.of(store := Store(folder), TRIAL)
+    probes.path.parent.mkdir(parents=True)
+    probes.path.write_bytes(content.replace(b"CODE", probes.code.encode()))
+    for scores in Probes.of(store, TRIAL).scores.values():
+        assert scores is None or all(map(math.isfinite, scores))
+
+
+def read_plugin_file(content: bytes, folder: Path) -> None:
+    """What a record says of a plugin file; it is read, and not run."""
+    (folder / "beside.py").write_text("import plugin\n")
+    (folder / "plugin.py").write_bytes(content)
+    assert all(file.is_relative_to(folder) for file in files_of(folder / "plugin.py"))
+    origin_of_file(folder / "plugin.py")
+
+
+def read_direct_url(content: bytes, folder: Path) -> None:
+    """What pip noted of a plugin that is not from an index."""
+    (folder / "x-1.dist-info").mkdir()
+    (folder / "x-1.dist-info" / "METADATA").write_text("Name: x\nVersion: 1\n")
+    (folder / "x-1.dist-info" / "direct_url.json").write_bytes(content)
+    json.dumps(asdict(origin_of(Distribution.at(folder / "x-1.dist-info"), "math")))
+
+
 def as_text(parse: Callable[[str], object]) -> Callable[[bytes, Path], None]:
     return lambda content, folder: (parse(content.decode("utf-8", "replace")), None)[1]
+
+
+def signature_in(folder: Path) -> bytes:
+    """Of the marks in a folder, by a key that is made for it."""
+    words = ["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / "key")]
+    subprocess.run(["ssh-keygen", *words], check=True, stdin=subprocess.DEVNULL)
+    return sign(folder / "verified.json", folder / "key").read_bytes()
 
 
 def originals() -> dict[str, tuple[bytes, Callable[[bytes, Path], None]]]:
@@ -180,6 +269,7 @@ def originals() -> dict[str, tuple[bytes, Callable[[bytes, Path], None]]]:
         (folder / "a.json").write_text(record.to_json())
         entry = read(folder / "a.json")
         marks = write_marks(folder, [Mark(entry, record.metrics, record.size, record.bounds)]).read_bytes()
+        signature = signature_in(folder)
         (folder / "verified.json").unlink()
         entries, _ = gather([folder], without_weights=True)
         write(entries, folder / "out", summarise(entries))
@@ -191,10 +281,20 @@ def originals() -> dict[str, tuple[bytes, Callable[[bytes, Path], None]]]:
         "record": (record.to_json().encode(), read_record),
         "submitted record": (record.to_json().encode(), read_submission),
         "marks": (marks, read_marks),
+        "signature": (signature, partial(read_signature, marks)),
         "manifest": (manifest, read_manifest),
         "compact": (compact(honest_records()).encode(), read_compact),
         "baseline": ((ROOT / "baselines/smoke.json").read_bytes(), read_a_baseline),
         "weights": (tensors, read_weights),
+        "first places": (b"[" + json.dumps(PLACE).encode() + b"]", read_history_of_first_places),
+        "pack": ("\n".join(pack(Packed(one) for one in honest_records())).encode() + b"\n", read_a_pack),
+        "submitted folder": (json.dumps({**json.loads(manifest), "plugins": [PLUGIN]}).encode(), read_a_folder),
+        "probes": (b'{"code": "CODE", "scores": {"0": [0.5, 1.5], "1": [0.25]}}', read_probes),
+        "plugin file": (b"import torch\nimport beside\nfrom beside import one\n\nx = [1]\n", read_plugin_file),
+        "direct URL": (
+            b'{"vcs_info": {"commit_id": "a1"}, "dir_info": {"editable": true}}',
+            read_direct_url,
+        ),
         "overlay": (b"H,accuracy\n1,0.5\n2,0.75\n", read_csv),
         "experiment": (experiment, as_text(lambda text: parse_experiment("x", text, "'x.toml'"))),
         "suite": (suite, as_text(lambda text: parse_suite(text, "x.toml"))),

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from membench.commands._options import json_option, plugin_options
 from membench.commands._output import listing, print_json
-from membench.errors import NOT_ALL_VERIFIED
+from membench.errors import NOT_ALL_VERIFIED, UsageError
 from membench.interface.options import label_of
 from membench.interface.registry import Selection
 from membench.printing import console
@@ -35,6 +35,8 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--retrain", is_flag=True, help="Also retrain each point, on seeds that the submitter did not choose.")
+@click.option("--points", type=click.IntRange(min=1), metavar="N",
+              help="Retrain only so many points, which the salt draws (all by default).")  # fmt: skip
 @click.option("--salt", metavar="TEXT", help="Salt that makes the seeds unpredictable (random by default).")
 @click.option("--sign", "key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY",
               help="Sign the marks with this SSH key, so that others see who verified.")  # fmt: skip
@@ -46,6 +48,7 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 def verify(
     folder: Path,
     retrain: bool,
+    points: int | None,
     salt: str | None,
     key: Path | None,
     jobs: int | None,
@@ -62,12 +65,16 @@ def verify(
 
     \b
     membench verify submission/
-    membench verify submission/ --retrain
+    membench verify submission/ --retrain --points 1
     membench verify submission/ --sign ~/.ssh/id_ed25519
     """
+    if points is not None and not retrain:
+        raise UsageError(f"--points {points} says how many points are retrained; add --retrain")
     check_plugin_files(files)
     selection = Selection.from_environment(files, block)
-    verification = check(folder, selection, retrain=retrain, salt=salt, key=key, jobs=jobs, timeout=timeout)
+    verification = check(
+        folder, selection, retrain=retrain, points=points, salt=salt, key=key, jobs=jobs, timeout=timeout
+    )
     _show(verification, as_json)
     sys.stdout.flush()
     if FAILED in verification.outcomes:

@@ -74,6 +74,21 @@ class Record:
         values = [bound.get("value") for bound in self.bounds if isinstance(bound, dict) and bound.get("name") == name]
         return float(values[0]) if values and isinstance(values[0], (int, float)) else math.nan
 
+    @property
+    def bits_per_stored_bit(self) -> float:
+        """Memorised bits for each bit of the weights and of the compressed code; NaN where one is not known."""
+        bits, weights, code = self.metrics.get("bits"), self.size.get("storage_bits"), self.size.get("code_bytes")
+        if bits is None or weights is None or code is None or weights + code == 0:
+            return math.nan
+        return float(bits / (weights + 8 * code))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What training this seed takes, with the probes that chose its settings; NaN where it was not measured."""
+        own, probes = self.run.get("cpu_seconds"), self.run.get("probe_cpu_seconds", 0.0)
+        known = isinstance(own, (int, float)) and isinstance(probes, (int, float))
+        return float(own + probes) if known else math.nan
+
     def to_json(self) -> str:
         return json.dumps(self.to_plain(), indent=1, allow_nan=False) + "\n"
 
@@ -129,7 +144,7 @@ def read_json(text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"it has the number {name}, which JSON has not")
+    raise ValueError(f"it contains {name}, which is not valid JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: records are read by the hundred thousand

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from membench.errors import FileError, UsageError
 from membench.interface.declarations import Architecture, Task
 from membench.interface.origin import Code
+from membench.measure.environment import versions_of
 from membench.plan.trial import Point, Trial
 from membench.records.files import NotAFile, NotReadable, read_regular, remove_leftovers, write_atomically
 from membench.records.pack import CURVES, Damaged, NotAPack, read_pack
@@ -37,6 +38,7 @@ class Entry:
     published: bool = False  # it came with the package
     verified: bool = False  # its weights were checked
     verifier: str = ""  # who signed that; empty: nobody did
+    retrained: bool | None = None  # whether a plugin's model was trained again to verify it; None: it is not a plugin's
 
     @property
     def key(self) -> tuple[str, int]:
@@ -238,7 +240,16 @@ def entries_of(path: Path, problems: list[Problem], *, curves: bool = True) -> I
 def other_code(trial: Trial, record: Record) -> str:
     """Why a record is of other code than a trial would run now; empty when it is of the same."""
     parts = ((trial.architecture, record.architecture), (trial.task, record.task))
-    return next((reason for item, part in parts if (reason := changed_code(item, part))), "")
+    changed = (changed_code(item, part) for item, part in parts)
+    return next(filter(None, [*changed, _changed_package(trial.architecture, record)]), "")
+
+
+def _changed_package(architecture: Architecture[Any], record: Record) -> str:
+    """Which package that an architecture wraps has another version now: its layers may be others, too."""
+    for name, version in versions_of(architecture.packages).items():
+        if (was := record.environment.get(name)) != version:
+            return f"{name} is {version}, and was {was or 'not noted'}"
+    return ""
 
 
 def changed_code(item: Architecture[Any] | Task[Any] | Code, part: Mapping[str, Any]) -> str:

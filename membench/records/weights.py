@@ -118,7 +118,7 @@ def read(weights: Mapping[str, Any] | None, record: Path) -> bytes:
     except NotAFile as error:
         raise ValueError(f"its weights '{path.name}': {error}") from None
     if hashlib.sha256(content).hexdigest() != weights.get("sha256"):
-        raise ValueError(f"its weights '{path.name}' are not those that were measured: their SHA-256 is another")
+        raise ValueError(f"its weights '{path.name}' are not those that were measured: their SHA-256 differs")
     return content
 
 

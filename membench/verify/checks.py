@@ -27,14 +27,16 @@ from membench.interface.options import canonical, label_of, shown_options
 from membench.interface.origin import Code, Origin
 from membench.interface.registry import Registry
 from membench.measure.evaluate import InvalidOutput, evaluate
-from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT
-from membench.measure.size import Fresh, count_size, float_bits, float_type, option_bits, same_bytes, widths_of
+from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT, RECALLS, recall_name
+from membench.measure.quantize import MEASURED, STORED, quantizations_of, quantized, quantized_name, stored_bits
+from membench.measure.questions import Question
+from membench.measure.size import Fresh, count_size, float_bits, float_type, forms, option_bits, same_bytes, widths_of
 from membench.records import weights
 from membench.records.record import Record
 from membench.records.store import changed_code
 from membench.theory.evaluate import evaluate_bounds
 from membench.theory.limits import broken_limits
-from membench.verify.processes import Case, Failed, Unchecked, hear, hear_bytes, say, words
+from membench.verify.processes import DECLARED, Case, Failed, Unchecked, hear, hear_bytes, say, words
 from membench.verify.secret_answers import turned
 from membench.verify.task_process import hear_facts
 
@@ -46,6 +48,8 @@ ALIKE, APART = 1e-6, 1e-5
 MAX_OPTION_BITS = 192  # of the options of a plugin's architecture, as much as six parameters
 MAX_SLACK = 0.01  # of the prior, or of the log A of each context, whatever the logits are
 GRADIENT_ROWS = 8  # questions that show which parameters the logits depend on, as many as in a trial
+# What depends on where a model is asked, or that only its own process can say: shown as it is found here.
+COSTS = ("active", "state", "flops", "code_bytes")
 ASKED = ("kind", "contexts", "vocab", "answers", "length")  # what a record says of its facts
 
 
@@ -100,6 +104,7 @@ class _Comparison:
 
     def __init__(self, case: Case, found: Found) -> None:
         self.found, self.exact, self.content, self.turns = found, case.exact, case.weights, case.turns
+        self.code_bytes = case.code_bytes
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
 
     def run(self, task: Connection | None, builder: Connection, models: Sequence[Connection]) -> None:
@@ -114,10 +119,13 @@ class _Comparison:
         check_config("architecture", self.record.architecture, self.architecture)
         self._check_facts(facts)
         try:
-            self._check_model(facts, states, told, _fresh(builder, told), models)
+            fresh, own = _fresh(builder, told), 2 * len(states)
+            self._check_model(facts, states, told, fresh, models[:own])
+            self._check_quantized(facts, states, fresh, models[own:])
         except Failed as error:
             raise self._softened(error) from None
-        self.found.notes += [f"{name} is not checked" for name in sorted(self.record.metrics.keys() - set(REBUILT))]
+        unchecked = self.record.metrics.keys() - self.found.metrics.keys()
+        self.found.notes += [f"{name} is not checked" for name in sorted(unchecked)]
 
     def _check_protocol(self) -> None:
         told = self.record.protocol
@@ -141,7 +149,7 @@ class _Comparison:
             )
         config = _made(name, task.config, told["config"])
         described = Described(Code(name, task.version, task.origin), canonical(config, name), shown_options(config))
-        return described, turned(draw_facts(task, config, self.record.seed), self.turns)
+        return described, turned(name, draw_facts(task, config, self.record.seed), self.turns)
 
     def _state(self, prefix: str) -> dict[str, Tensor]:
         try:
@@ -177,17 +185,21 @@ class _Comparison:
         models: Sequence[Connection],
     ) -> None:
         """Two models rebuilt from the weights that hold most facts and, where there are others, two from those."""
-        found, model = self.found, self._asked(models[0], facts)
-        found.size = self._size(states[0], fresh, facts.shape, told, model.without_gradient)
+        for state in states:
+            check_forms(forms(state), fresh.forms)
+        found, model = self.found, self._asked(models[0], facts, states[0])
+        found.size = self._size(states[0], fresh, facts.shape, told, model)
         self._check_platform(states[0], fresh)
-        check_size(self.record, found.size)
-        found.metrics = self._check_set(facts, model, models[1], LEAST_LOSS if len(models) > 2 else ())
+        known = self.architecture.code.name in self.registry.architectures and self.exact
+        check_size(self.record, found.size, () if known else COSTS)
+        second = self._asked(models[1], facts, states[0])
+        found.metrics = self._check_set(facts, model, second, LEAST_LOSS if len(models) > 2 else ())
         if len(models) > 2:
-            least = self._asked(models[2], facts)
-            size = self._size(states[1], fresh, facts.shape, told, least.without_gradient)
+            least, again = (self._asked(model, facts, states[1]) for model in models[2:])
+            size = self._size(states[1], fresh, facts.shape, told, least)
             if size["parameters"] != found.size["parameters"]:
                 raise Failed("its two sets of weights are of models that differ in size")
-            other = self._check_set(facts, least, models[3], set(REBUILT) - set(LEAST_LOSS))
+            other = self._check_set(facts, least, again, set(REBUILT) - set(LEAST_LOSS))
             found.metrics |= {name: other[name] for name in LEAST_LOSS}
         self._check_bounds(facts, float_bits(states[0]))
         for sentence in broken_limits(found.metrics, found.bounds, found.size["learned_bits"]):
@@ -195,9 +207,36 @@ class _Comparison:
         if told.get("kernel") and not self.architecture.code.origin.is_built_in:
             found.notes.append("its plugin has a kernel, which is given the answers: --retrain trains without it")
 
-    def _asked(self, connection: Connection, facts: Facts) -> Correspondent:
-        say(connection, **self.request)
-        return Correspondent(connection, facts)
+    def _check_quantized(
+        self, facts: Facts, states: Sequence[Mapping[str, Tensor]], fresh: Fresh, models: Sequence[Connection]
+    ) -> None:
+        """What is recorded of rounded weights: they are rounded here, and each set is asked once more."""
+        waiting = iter(models)
+        for name in quantizations_of(self.record.metrics):
+            asked = [self._asked(next(waiting), facts, quantized(state, fresh, name)) for state in states]
+            found = [_answered(model, facts, 0) for model in asked]
+            allowed = [allowances(one, facts, 0, model, self.exact) for one, model in zip(found, asked, strict=True)]
+            for metric in MEASURED:
+                which = -1 if metric in LEAST_LOSS else 0
+                self._check_rounded(quantized_name(metric, name), found[which][metric], allowed[which][metric])
+            self._check_rounded(quantized_name(STORED, name), stored_bits(states[0], fresh, name), 0)
+
+    def _check_rounded(self, name: str, found: float | None, allowed: float) -> None:
+        self.found.metrics[name] = found
+        if not near(self.record.metrics.get(name), found, allowed):
+            raise Failed(
+                f"{name} is {_number(found)} when its weights are rounded again, "
+                f"but the record says {_number(self.record.metrics.get(name))}"
+            )
+
+    def _asked(self, connection: Connection, facts: Facts, state: Mapping[str, Tensor]) -> Correspondent:
+        """Sends the tensors and nothing else: the header of their file, or their order, could tell what they do not."""
+        try:
+            say(connection, **self.request)
+            connection.send_bytes(weights.to_bytes(dict(sorted(state.items()))))
+        except OSError:
+            raise Failed("the process of its model ended without a word") from None
+        return Correspondent(connection, facts, torch.finfo(getattr(torch, str(self.request["dtype"]))).eps)
 
     def _size(
         self,
@@ -205,24 +244,31 @@ class _Comparison:
         fresh: Fresh,
         shape: Shape,
         told: Mapping[str, Any],
-        without_gradient: int,
+        model: Correspondent,
     ) -> dict[str, Any]:
-        """Counted from the weights; the architecture says which tables are embeddings and how many are identifiable."""
+        """Counted from the weights; the architecture says which tables are embeddings and how many are identifiable.
+
+        What a question costs is seen where the model runs, and a plugin's process could say anything of it.
+        """
         config = self.architecture.config
         embeddings = tuple(map(str, told.get("embeddings", ())))
-        size = count_size(state, fresh, shape, embeddings, widths_of(config))
+        trusted = self.architecture.code.name in self.registry.architectures
+        size = count_size(state, fresh, shape, embeddings, widths_of(config), model.questions if trusted else ())
         options = 0 if self.architecture.code.origin.is_built_in else option_bits(config)
         if options > MAX_OPTION_BITS:
             raise Failed(
                 f"the options of its architecture can carry {options} bits, and at most {MAX_OPTION_BITS} describe a "
                 "model: what it knows belongs in its weights"
             )
-        identifiable = told.get("identifiable")
+        declared = {count: told.get(count) for count in DECLARED}
         return asdict(
             replace(
                 size,
-                without_gradient=without_gradient,
-                identifiable=identifiable if type(identifiable) is int else None,
+                without_gradient=model.without_gradient,
+                identifiable=declared["identifiable"] if type(declared["identifiable"]) is int else None,
+                active=declared["active"] if trusted and declared["active"] is not None else size.active,
+                state=declared["state"] if trusted else None,
+                code_bytes=self.code_bytes,
                 storage_bits=size.storage_bits + options,
             )
         )
@@ -237,12 +283,12 @@ class _Comparison:
             )
 
     def _check_set(
-        self, facts: Facts, model: Correspondent, second: Connection, left_out: Collection[str]
+        self, facts: Facts, model: Correspondent, second: Correspondent, left_out: Collection[str]
     ) -> dict[str, Any]:
         """What a set of weights reaches, which the record says but for what the other set is for."""
         parameters = int(self.found.size["parameters"])
         metrics = _answered(model, facts, parameters)
-        _check_again(_answered(self._asked(second, facts), facts, parameters), metrics)
+        _check_again(_answered(second, facts, parameters), metrics)
         allowed = allowances(metrics, facts, parameters, model, self.exact)
         check_metrics(self.record.metrics, metrics, allowed, left_out)
         return metrics
@@ -283,7 +329,8 @@ def _fresh(builder: Connection, told: Mapping[str, Any]) -> Fresh:
     try:
         others = weights.from_bytes(bytes(hear_bytes(builder, "model")))
         same = {str(name): str(first) for name, first in dict(told["same"]).items()}
-        return Fresh(frozenset(map(str, told["parameters"])), others, same, int(told["unsaved"]))
+        told_forms = {str(name): str(form) for name, form in dict(told["forms"]).items()}
+        return Fresh(frozenset(map(str, told["parameters"])), others, same, int(told["unsaved"]), told_forms)
     except (KeyError, TypeError, ValueError) as error:
         raise Failed(f"the process of its model does not say what it is made of: {words(error)}") from None
 
@@ -297,14 +344,22 @@ def _only_nearly(buffer: Tensor, built: Tensor) -> bool:
 class Correspondent(nn.Module):
     """A candidate as a model: each call is a letter and its answer."""
 
-    def __init__(self, connection: Connection, facts: Facts) -> None:
+    def __init__(self, connection: Connection, facts: Facts, rounding: float = 0.0) -> None:
+        """`rounding` is how far one rounding can move a number of the weights' type, as a part of it."""
         super().__init__()
-        self.connection, self.answers = connection, facts.answers
+        self.connection, self.answers, self.rounding = connection, facts.answers, rounding
         self.margins = np.zeros(0)  # of the best answer to each context over the next best
         self.largest = np.zeros(0)  # logit of each context
         connection.send_bytes(facts.inputs[:GRADIENT_ROWS].tobytes())
-        told = hear(connection, "model").get("without_gradient")
+        heard = hear(connection, "model")
+        told = heard.get("without_gradient")
         self.without_gradient = told if type(told) is int else -1
+        self._questions = heard.get("questions")
+
+    @property
+    def questions(self) -> list[Question]:
+        """What the first questions cost, as the process of a built-in architecture says."""
+        return [Question(**one) for one in self._questions or ()]
 
     def forward(self, tokens: Tensor) -> Tensor:
         try:
@@ -324,7 +379,7 @@ class Correspondent(nn.Module):
 
 def _answered(model: nn.Module, facts: Facts, parameters: int) -> dict[str, Any]:
     try:
-        metrics = asdict(evaluate(model, facts, parameters))
+        metrics = evaluate(model, facts, parameters).as_record()
     except InvalidOutput as error:
         raise Failed(str(error)) from None
     if not all(math.isfinite(value) for value in metrics.values() if value is not None):
@@ -340,7 +395,7 @@ def allowances(
     Each context's logits may differ by a part of its own largest one, and what that can change is capped: a huge
     logit, or weights that answer nothing, must not make every number acceptable.
     """
-    doubt = (ALIKE if exact else APART) * np.maximum(1.0, model.largest)
+    doubt = max(ALIKE if exact else APART, model.rounding) * np.maximum(1.0, model.largest)
     losses: NDArray[np.float64] = np.minimum(2 * doubt, MAX_SLACK * math.log(max(facts.answers, 2)))
     near_ties = 0.0 if exact else float(facts.prior[model.margins <= 2 * doubt].sum())
     accuracy = SAME + min(near_ties, MAX_SLACK)  # only an answer that is nearly tied can become another
@@ -353,6 +408,9 @@ def allowances(
         "bits_per_parameter": bits / max(parameters, 1),
         # log2 of the odds bounds how fast the bits of an accuracy change with it
         "bits_of_accuracy": EXACT + len(facts) * accuracy * 2 * math.log2(len(facts) * facts.answers + 1),
+        "bits_beyond_last_token": bits,
+        # where the first k end, answers may be nearly tied too
+        **{recall_name(k): SAME + (0.0 if exact else MAX_SLACK) for k in RECALLS},
     }
 
 
@@ -392,11 +450,29 @@ def _text(config: Any) -> str:
     return json.dumps(config, sort_keys=True)
 
 
-def check_size(record: Record, size: Mapping[str, Any]) -> None:
+def check_forms(given: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """The tensors are those of a model that learned nothing, so that neither names nor shapes can tell a fact.
+
+    It is not for the model's process to say so: that has the weights in its hands.
+    """
+    for name in sorted(wanted.keys() | given.keys()):
+        if name not in given:
+            raise Failed(f"its weights do not fit the model: '{name}' is missing")
+        if name not in wanted:
+            raise Failed(f"its weights do not fit the model: '{name}' is not part of it")
+        if given[name] != wanted[name]:
+            raise Failed(
+                f"its weights do not fit the model: '{name}' is {given[name]}, and the model has {wanted[name]}"
+            )
+
+
+def check_size(record: Record, size: Mapping[str, Any], left_out: Collection[str] = ()) -> None:
     """Every number that the record has; older records have fewer."""
     learned = size["learned_buffers"]
     because = f", with {learned:,} in buffers that are not as they were built" if learned else ""
     for name, found in size.items():
+        if name in left_out:
+            continue
         recorded = record.size.get(name, None if name == "parameters" else found)
         if recorded != found:
             raise Failed(f"the {name} of its size are {found}{because}, but the record says {recorded}")
@@ -420,7 +496,11 @@ def check_bounds(recorded: Iterable[Any], known: Mapping[str, Mapping[str, Any]]
         if not same_claim or not near(told, value, EXACT * max(1.0, abs(value or 0.0))):
             raise Failed(f"the bound {name} is not {_number(told)} as the record says, but {_number(value)}")
     there = {bound.get("name") for bound in recorded}
-    missing = [name for name, bound in known.items() if bound["status"] == "applies" and name not in there]
+    missing = [
+        name
+        for name, bound in known.items()
+        if bound["status"] == "applies" and bound["direction"] != "reported" and name not in there
+    ]
     return [
         *(f"the bound {name} is not checked: it is not one of membench's" for name in unknown_here),
         *(f"the bound {name} holds here, and the record does not name it" for name in missing),

@@ -32,6 +32,7 @@ class Mark:
     metrics: Mapping[str, Any]
     size: Mapping[str, Any]
     bounds: Sequence[Mapping[str, Any]]
+    retrained: bool | None = None  # as in `Entry`
 
 
 def with_marks(entries: Sequence[Entry], folders: Iterable[Path]) -> tuple[list[Entry], list[str]]:
@@ -69,7 +70,9 @@ def _verified(entry: Entry, row: Mapping[str, Any], verifier: str) -> Entry:
         changed = Record.from_data({**record.to_data(), **measured})
     except (KeyError, TypeError, ValueError):
         return entry
-    return replace(entry, record=changed, verified=True, verifier=verifier)
+    retrained = row.get("retrained")
+    known = retrained if retrained is None else retrained is True
+    return replace(entry, record=changed, verified=True, verifier=verifier, retrained=known)
 
 
 def write_marks(folder: Path, marks: Iterable[Mark], key: Path | None = None) -> Path:
@@ -81,6 +84,7 @@ def write_marks(folder: Path, marks: Iterable[Mark], key: Path | None = None) ->
             "metrics": one.metrics,
             "size": one.size,
             "bounds": list(one.bounds),
+            **({} if one.retrained is None else {"retrained": one.retrained}),
         }
         for one in marks
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,9 +20,10 @@ from membench.interface.facts import Shape
 from membench.interface.options import canonical, shown_options
 from membench.interface.registry import Registry
 from membench.measure.evaluate import check_logits
+from membench.measure.questions import ask_one_by_one
 from membench.measure.size import count_without_gradient, describe_fresh
 from membench.records import weights
-from membench.verify.processes import Blueprint, Candidate, say, words
+from membench.verify.processes import DECLARED, Blueprint, Candidate, say, words
 
 
 def describe(blueprint: Blueprint, built_from: int, asker: Connection) -> None:
@@ -40,12 +41,13 @@ def describe(blueprint: Blueprint, built_from: int, asker: Connection) -> None:
             origin=asdict(architecture.origin),
             config=canonical(config, architecture.name),
             shown=shown_options(config),
-            identifiable=_identifiable(architecture, shape, config),
+            **{count: _counted(getattr(architecture, count), shape, config) for count in DECLARED},
             embeddings=list(architecture.embeddings),
             kernel=architecture.kernel is not None,
             parameters=sorted(fresh.parameters),
             same=dict(fresh.same),
             unsaved=fresh.unsaved,
+            forms=dict(fresh.forms),
         )
         asker.send_bytes(weights.to_bytes(fresh.others))
     except (EOFError, BrokenPipeError):
@@ -63,9 +65,12 @@ def answer(candidate: Candidate, asker: Connection) -> None:
         shape, dtype = _request(asker)
         architecture, config = _declared(candidate.blueprint)
         module = _built(architecture, shape, config, candidate.built_from, dtype)
-        _load(module, weights.from_bytes(candidate.weights, candidate.prefix))
+        # of nn.Module itself, not what a plugin may have put in its place
+        nn.Module.load_state_dict(module, weights.from_bytes(asker.recv_bytes()))
         module.eval()
-        say(asker, without_gradient=count_without_gradient(module, _tokens(asker.recv_bytes(), shape)))
+        tokens = _tokens(asker.recv_bytes(), shape)
+        questions = [one._asdict() for one in ask_one_by_one(module, tokens)]
+        say(asker, without_gradient=count_without_gradient(module, tokens), questions=questions)
         while True:
             logits = _logits(module, _tokens(asker.recv_bytes(), shape), shape.answers)
             say(asker)
@@ -92,9 +97,9 @@ def _built(architecture: Architecture[Any], shape: Shape, config: Any, built_fro
     return build_model(architecture, shape, config, built_from, dtype)
 
 
-def _identifiable(architecture: Architecture[Any], shape: Shape, config: Any) -> int | None:
+def _counted(count: Callable[[Shape, Any], int] | None, shape: Shape, config: Any) -> int | None:
     try:
-        return architecture.identifiable(shape, config) if architecture.identifiable else None
+        return count(shape, config) if count else None
     except NotApplicable:
         return None
 
@@ -106,22 +111,3 @@ def _tokens(content: bytes, shape: Shape) -> Tensor:
 def _logits(module: nn.Module, tokens: Tensor, answers: int) -> Tensor:
     with torch.no_grad():
         return check_logits(module(tokens), len(tokens), answers).detach().double().contiguous()
-
-
-def _load(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """All of the weights and nothing else, each in the type that the model has it in."""
-    wanted, given = _forms(module.state_dict()), _forms(state)
-    for name in sorted(wanted.keys() | given.keys()):
-        if wanted.get(name) != given.get(name):
-            raise ValueError(f"the weights do not fit the model: '{name}' {_how(wanted.get(name), given.get(name))}")
-    nn.Module.load_state_dict(module, dict(state))  # not what a plugin may have put in its place
-
-
-def _forms(state: Mapping[str, Any]) -> dict[str, str]:
-    return {name: f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" for name, v in state.items()}
-
-
-def _how(wanted: str | None, given: str | None) -> str:
-    if given is None:
-        return "is missing"
-    return "is not part of it" if wanted is None else f"is {given}, and the model has {wanted}"

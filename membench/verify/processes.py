@@ -1,9 +1,9 @@
 """The processes that check a record: one has the answers and no plugin, the others have a plugin and no answers.
 
-What a model's process is given is all that a model may know: its config, its weights, and one question
-after the other; neither the facts nor the seed that they are drawn from. The process that compares, like the one
-that started them all, imports built-ins only: a plugin could replace whatever it shares a process with.
-This file is what the parent process needs, without torch.
+What a model's process is given is all that a model may know: its config, the tensors of its weights, and one question
+after the other; neither the facts nor the seed that they are drawn from, nor the file that the weights came in. The
+process that compares, like the one that started them all, imports built-ins only: a plugin could replace whatever it
+shares a process with. This file is what the parent process needs, without torch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from membench.interface.registry import Selection
 
 MAX_MESSAGE = 1 << 20  # bytes of JSON that a process of a plugin may send at once
+DECLARED = ("identifiable", "active", "state")  # numbers that an architecture may work out from a config
 MAX_NUMBERS = 1 << 31  # bytes of tensors or facts
 
 
@@ -42,12 +43,10 @@ class Blueprint:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to rebuild from its weights."""
+    """A model to rebuild. The process that compares sends its weights: nothing else of their file reaches a plugin."""
 
     blueprint: Blueprint
     built_from: int  # the seed of everything that is drawn while it is built
-    weights: bytes
-    prefix: str  # of the set of weights, where there are two
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,7 @@ class Case:
     weights: bytes
     exact: bool  # whether the record was made in an environment like this one
     turns: bytes = b""  # what the answers were turned by, for facts that no seed gives
+    code_bytes: int | None = None  # of the compressed source of its architecture
 
 
 def run_builder(blueprint: Blueprint, built_from: int, asker: Connection) -> None:

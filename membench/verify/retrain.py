@@ -40,6 +40,7 @@ COMPARED = ("accuracy", "bits")
 SUBMITTED, NEW = 5, 3  # seeds that are needed, and that are trained
 SLACK, MAX_SLACK = 0.01, 0.25  # of the mean: what seeds may differ by at least, and at most
 LEVEL = 0.99  # of the test
+NO_SECRETS = "the task has no held-out config, with answers that no seed gives"
 HELD_OUT = (0.8, 0.95)  # share of the tokens that a config which nobody could foresee has
 
 
@@ -73,6 +74,7 @@ class Repeat:
     reason: str = ""
     found: tuple[dict[str, Any], ...] = ()  # metrics of each new seed
     held_out: HeldOut | None = None
+    redrawable: bool = False  # a plugin's code could draw all answers again that it was trained on, from their seed
 
     @property
     def repeated(self) -> list[tuple[Point, int]]:
@@ -127,7 +129,9 @@ def _planned(group: Sequence[Verdict], salt: str, built_ins: Registry) -> Repeat
     taken = {entry.record.seed for entry in entries}
     *seeds, last = unforeseen_seeds([entry.sha256 for entry in entries], taken, salt)
     point = Point.of(entries[0].record)
-    one = Repeat(point, tuple(seeds), tuple(group), held_out=held_out(point, last, built_ins))
+    elsewhere = held_out(point, last, built_ins)
+    foreign = point.architecture not in built_ins.architectures and point.task in built_ins.tasks
+    one = Repeat(point, tuple(seeds), tuple(group), held_out=elsewhere, redrawable=foreign and elsewhere is None)
     if len(taken) < SUBMITTED:
         told = f"{len(taken)} submitted seed{'s' * (len(taken) > 1)}"
         return replace(
@@ -137,6 +141,13 @@ def _planned(group: Sequence[Verdict], salt: str, built_ins: Registry) -> Repeat
             reason=f"{told} do not say how much seeds differ; at least {SUBMITTED} are needed",
         )
     return one
+
+
+def drawn(repeats: Sequence[Repeat], salt: str, count: int) -> list[Repeat]:
+    """So many of them, which the salt chooses among those that can be trained; all that cannot be, if none can."""
+    able = [one for one in repeats if one.seeds]
+    order = sorted(able or repeats, key=lambda one: hashlib.sha256(f"{salt}\n{one.id}".encode()).digest())
+    return order[:count] if able else list(repeats)
 
 
 def unforeseen_seeds(digests: Sequence[str], taken: set[int], salt: str, count: int = NEW + 1) -> tuple[int, ...]:
@@ -169,7 +180,7 @@ def held_out(point: Point, seed: int, built_ins: Registry) -> HeldOut | None:
     answers = [task.shape(one).answers for one in (whole, config)]
     share = config.T0 * math.log(answers[1]) / (told["T0"] * math.log(answers[0]))
     elsewhere = replace(point, task_config=json.dumps(to_dict(config), sort_keys=True))
-    return HeldOut(elsewhere, seed, share, draw_turns(point.task, config.T0))
+    return HeldOut(elsewhere, seed, share, draw_turns(config.T0))
 
 
 def repeat(
@@ -280,6 +291,8 @@ def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Mapping[tuple[Po
         one = replace(one, held_out=measured)
         if outcome == VERIFIED:
             outcome, reason = consistent_elsewhere(submitted, measured)
+    if outcome == VERIFIED and one.redrawable:
+        outcome, reason = UNCHECKED, f"new seeds do as well, but a plugin could draw the facts again: {NO_SECRETS}"
     return replace(one, outcome=outcome, reason=reason, found=metrics)
 
 
@@ -302,9 +315,10 @@ def consistent(submitted: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str
 def consistent_elsewhere(submitted: Sequence[Mapping[str, Any]], held_out: HeldOut) -> tuple[str, str]:
     """Whether the model is as good on the held-out config: as accurate, with as many of the bits there are to know."""
     for name, share in zip(COMPARED, (1.0, held_out.share), strict=True):
-        values, reached = _values(submitted, name), (held_out.metrics or {}).get(name)
-        if len(values) != len(submitted) or reached is None:
+        values, found = _values(submitted, name), _values([held_out.metrics or {}], name)
+        if len(values) != len(submitted) or not found:
             return UNCHECKED, f"not every record has {name}"
+        (reached,) = found
         if reached < (least := share * least_expected(values, [reached])):
             config = label_of(known := json.loads(held_out.point.task_config), known)
             return (
@@ -332,4 +346,6 @@ def least_expected(values: Sequence[float], found: Sequence[float]) -> float:
 
 
 def _values(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [float(value) for one in metrics if (value := one.get(name)) is not None]
+    """What each seed reached. Fewer bits than none are none: how sure wrong answers are does not matter."""
+    values = (float(value) for one in metrics if (value := one.get(name)) is not None)
+    return [max(value, 0.0) if name == "bits" else value for value in values]

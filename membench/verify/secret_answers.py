@@ -1,4 +1,5 @@
-"""Answers that no seed gives: each context's are turned by a number of the operating system's own randomness.
+"""Answers that no seed gives: each context's are turned by a number of the operating system's own randomness, or where
+answers depend on each other, dealt to the contexts anew by these numbers.
 
 A model that finds the seed of its facts while it is trained could keep that and draw the facts again. Turned facts
 cannot be drawn again, so whatever a model knows of them is in its weights.
@@ -17,20 +18,25 @@ from membench.interface.declarations import Task
 from membench.interface.facts import Facts
 from membench.interface.registry import Registry
 
-STRUCTURED = frozenset({"almost-low-rank"})  # tasks whose answers depend on each other: turned, they would be harder
+STRUCTURED = frozenset(
+    {"almost-low-rank"}
+)  # whose answers depend on each other: turned one by one, they would be harder
 _NUMBER = np.dtype("<u4")
 
 
-def draw_turns(task: str, contexts: int) -> bytes:
-    """A number for each context; none for a task that must not be changed."""
-    return b"" if task in STRUCTURED else secrets.token_bytes(contexts * _NUMBER.itemsize)
+def draw_turns(contexts: int) -> bytes:
+    """A number for each context."""
+    return secrets.token_bytes(contexts * _NUMBER.itemsize)
 
 
-def turned(facts: Facts, turns: bytes) -> Facts:
-    """The same facts with the answers of each context moved on cyclically, by its number."""
+def turned(task: str, facts: Facts, turns: bytes) -> Facts:
+    """The same facts with the answers of each context moved on cyclically by its number, or with those of another."""
     if not turns:
         return facts
-    steps = np.frombuffer(turns, _NUMBER)[: len(facts)].astype(np.int64) % facts.answers
+    numbers = np.frombuffer(turns, _NUMBER)[: len(facts)]
+    if task in STRUCTURED:
+        return replace(facts, targets=facts.targets[np.argsort(numbers, kind="stable")])
+    steps = numbers.astype(np.int64) % facts.answers
     if facts.is_association:
         return replace(facts, targets=(facts.targets + steps) % facts.answers)
     places = (np.arange(facts.answers) - steps[:, None]) % facts.answers
@@ -48,4 +54,4 @@ def with_turned_task(registry: Registry, name: str, turns: bytes) -> Registry:
 
 
 def _turning(task: Task[Any], turns: bytes) -> Task[Any]:
-    return replace(task, sample=lambda config, rng: turned(task.sample(config, rng), turns))
+    return replace(task, sample=lambda config, rng: turned(task.name, task.sample(config, rng), turns))

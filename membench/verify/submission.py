@@ -29,9 +29,10 @@ MANIFEST, SUMMARY = "submission.json", "summary.md"
 FORMAT = 1
 MAX_MANIFEST = 64 << 20
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
-_PLACE = re.compile(rf"{_PART}(/{_PART})*")  # of a file, below the folder
+PLACE = re.compile(rf"{_PART}(/{_PART})*")  # of a file, below the folder
 PLUGINS = "plugins"  # where plugin files go, which nobody else has
 MAX_PLUGIN = 1 << 20
+_PLUGIN_PLACE = re.compile(rf"{PLUGINS}/[0-9a-f]{{8}}/{_PART}(:[A-Za-z_][A-Za-z0-9_]*)?")
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _contents(entries: Sequence[SubmittedRecord], summary: str) -> dict[str, byt
         path = Path(split_target(origin)[0])
         for file in files_of(path):
             place = f"{PLUGINS}/{part['code_sha256'][:8]}/{file.relative_to(path.parent).as_posix()}"
-            if not _PLACE.fullmatch(place):
+            if not PLACE.fullmatch(place):
                 raise UsageError(f"'{file}' cannot be part of a submission: {NAME_WORDS}")
             files[place] = read_regular(file, MAX_PLUGIN)
     return files
@@ -223,7 +224,7 @@ def check_manifest(folder: Path, records: Sequence[Path]) -> dict[Path, str]:
     if not os.path.lexists(path):
         return {}
     try:
-        listed = _listed_files(read_regular(path, MAX_MANIFEST))
+        listed = listed_files(read_regular(path, MAX_MANIFEST))
     except ValueError as error:
         return {path: f"it is not the manifest of a submission: {error}"}
     wrong = {}
@@ -231,14 +232,14 @@ def check_manifest(folder: Path, records: Sequence[Path]) -> dict[Path, str]:
         file = folder / name
         try:
             if hashlib.sha256(read_regular(file, weights.MAX_BYTES)).hexdigest() != digest:
-                wrong[file] = f"it is not the file that {MANIFEST} lists: its SHA-256 is another"
+                wrong[file] = f"it is not the file that {MANIFEST} lists: its SHA-256 differs"
         except ValueError as error:
             wrong[file] = f"{MANIFEST} lists it, and {error}"
     known = {folder / name for name in listed}
     return {**wrong, **{file: f"{MANIFEST} does not list it" for file in records if file not in known}}
 
 
-def _listed_files(content: bytes) -> dict[str, str]:
+def listed_files(content: bytes) -> dict[str, str]:
     """Digests by name. ValueError for anything that is not a manifest, or leads out of its folder."""
     data = read_json(content.decode())
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("files"), list):
@@ -246,10 +247,17 @@ def _listed_files(content: bytes) -> dict[str, str]:
     listed = {}
     for row in data["files"]:
         name, digest = (row.get("file"), row.get("sha256")) if isinstance(row, dict) else (None, None)
-        if not isinstance(name, str) or not isinstance(digest, str) or not _PLACE.fullmatch(name):
+        if not isinstance(name, str) or not isinstance(digest, str) or not PLACE.fullmatch(name):
             raise ValueError(f"it lists {ascii(name)[:80]}, which is no file of a submission")
         listed[name] = digest
     return listed
+
+
+def plugin_place(target: object) -> str:
+    """A plugin file of a submission, with the class in it if it names one. ValueError for one that lies elsewhere."""
+    if not isinstance(target, str) or not _PLUGIN_PLACE.fullmatch(target):
+        raise ValueError(f"{MANIFEST} names the plugin {ascii(target)[:80]}, which is no file below {PLUGINS}/")
+    return target
 
 
 def _holds(folder: Path) -> dict[str, bytes]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from membench.errors import UsageError
-from membench.execute.local import start_server
+from membench.execute.isolated import start_server
 from membench.interface.facts import weight_seed
-from membench.interface.origin import BUILT_IN
-from membench.interface.registry import GROUP, NAME, Registry, Selection
+from membench.interface.origin import BUILT_IN, compressed_bytes, files_of, files_of_package
+from membench.interface.registry import GROUP, NAME, Registry, Selection, split_target
 from membench.measure.environment import describe_environment
+from membench.measure.quantize import quantizations_of
 from membench.plan.trial import Point
 from membench.records import weights
 from membench.records.record import Record
@@ -40,7 +41,11 @@ from membench.verify.processes import (
 
 VERIFIED, FAILED, UNCHECKED = "verified", "failed", "cannot be checked"
 TIMEOUT = 600.0  # seconds for one record: a model that never answers must cost its own row
-PRELOADED = ["torch", f"{__package__}.checks", f"{__package__}.model_process", f"{__package__}.task_process"]
+PRELOADED = [
+    "torch",
+    "torch._dynamo",
+    *(f"{__package__}.{name}" for name in ("checks", "model_process", "task_process")),
+]
 
 
 @dataclass(frozen=True)
@@ -191,13 +196,23 @@ def _plan(record: Record, selection: Selection, built_ins: Registry, content: by
     blueprint = Blueprint(built_ins.selection if name in built_ins.architectures else selection, name, config)
     task = record.task["name"]
     draw = None if task in built_ins.tasks else Draw(selection, task, record.task["config"], record.seed)
-    candidates = [
-        Candidate(blueprint, secrets.randbits(62), content, prefix)
-        for prefix in weights.prefixes(content)
-        for _ in range(2)
-    ]
-    case = Case(built_ins.selection, record.to_json(), content, is_here(record.environment), turns)
+    # two for each set of weights, and one for each set as it is rounded to fewer bits
+    each = 2 + len(quantizations_of(record.metrics))
+    candidates = [Candidate(blueprint, secrets.randbits(62)) for _ in weights.prefixes(content) for _ in range(each)]
+    here, code = is_here(record.environment), _code_bytes(record, selection, built_ins)
+    case = Case(built_ins.selection, record.to_json(), content, here, turns, code)
     return case, draw, blueprint, weight_seed(record.seed), candidates
+
+
+def _code_bytes(record: Record, selection: Selection, built_ins: Registry) -> int | None:
+    """Of the source of its architecture, read here and never said by it. All files that are given belong together."""
+    name, distribution = record.architecture["name"], record.architecture.get("distribution")
+    if name in built_ins.architectures:
+        return built_ins.code_bytes(name)
+    files = [file for target in selection.files for file in files_of(Path(split_target(target)[0]))]
+    modules = [one.module for one in built_ins.plugins if one.module and one.distribution == distribution != BUILT_IN]
+    files = files or [file for module in dict.fromkeys(modules) for file in files_of_package(module)]
+    return compressed_bytes(dict.fromkeys(files)) if files else None
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from samples import make_record
 
 from membench.engine.protocols.protocol import get_protocol
 from membench.errors import UsageError
+from membench.execute.probes import Probes
 from membench.interface.registry import Registry
+from membench.measure import environment as environment_module
 from membench.plan.trial import Trial
 from membench.records import record as record_module
 from membench.records import weights
@@ -102,7 +106,7 @@ def test_a_damaged_record_says_what_is_wrong(change: dict[str, Any], words: str)
 def test_a_number_that_is_none_is_refused(number: str) -> None:
     text = make_record().to_json().replace('"accuracy": 0.5', f'"accuracy": {number}')
     assert number in text
-    with pytest.raises(ValueError, match=r"number|finite|digits"):
+    with pytest.raises(ValueError, match=r"number|finite|digits|not valid JSON"):
         Record.from_json(text)
 
 
@@ -250,6 +254,35 @@ def test_a_trial_is_found_again_only_while_its_code_is_here(
     store.write(one, make_record(id=one.id, architecture=architecture, task=ours("bigram")))
     assert (store.find(one) is None) is bool(words)
     assert bool(store.why_stale(one)) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"numpy": version("numpy")}, ""),
+        ({"numpy": "0.9"}, f"numpy is {version('numpy')}, and was 0.9"),
+        ({}, f"numpy is {version('numpy')}, and was not noted"),
+    ],
+)
+def test_another_version_of_a_wrapped_package_is_other_code(
+    tmp_path: Path, environment: dict[str, Any], words: str
+) -> None:
+    store, plain = Store(tmp_path), trial()
+    bridge = replace(plain, architecture=replace(plain.architecture, packages={"numpy": "numpy"}))
+    record = make_record(id=bridge.id, architecture=ours("lookup"), task=ours("bigram"), environment=environment)
+    store.write(bridge, record)
+    assert bridge.id == plain.id
+    assert store.why_stale(bridge) == words
+    assert (store.find(bridge) is None) is bool(words)
+    assert store.find(plain) == record  # which wraps nothing
+
+
+def test_probes_are_of_one_version_of_a_wrapped_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = trial()
+    bridge = replace(plain, architecture=replace(plain.architecture, packages={"numpy": "numpy"}))
+    codes = {Probes.of(Store(tmp_path), one).code for one in (plain, bridge)}
+    monkeypatch.setattr(environment_module, "_version", lambda package: "0.9")
+    assert len({*codes, Probes.of(Store(tmp_path), bridge).code}) == 3
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: os.mkfifo(path), lambda path: None])

@@ -19,6 +19,7 @@ from membench.records.record import Record
 from membench.records.store import Entry, Store, read
 from membench.verify.retrain import (
     Repeat,
+    _judged,
     consistent,
     consistent_elsewhere,
     held_out,
@@ -62,6 +63,14 @@ def test_only_a_worse_result_is_inconsistent(found: list[dict[str, float]], outc
     assert consistent(SUBMITTED, found)[0] == outcome
 
 
+def test_how_wrong_answers_of_a_formula_are_says_nothing() -> None:
+    """Constructed weights may be off by any number of bits where they are wrong; what counts is what they get right."""
+    formula = [{"accuracy": 0.5, "bits": bits} for bits in (-60e6, -61e6, -59e6, -60e6, -59.5e6)]
+    again = [{"accuracy": 0.5, "bits": -80e6}] * 3
+    assert consistent(formula, again)[0] == VERIFIED
+    assert consistent(formula, [{"accuracy": 0.3, "bits": -80e6}] * 3)[0] == FAILED
+
+
 def test_few_seeds_tell_too_little_of_the_spread() -> None:
     entries = [Entry(make_record(seed=seed), sha256=str(seed)) for seed in range(4)]
     (one,) = plan_repeats([Verdict(Path("x"), VERIFIED, entry=entry) for entry in entries], "salt", Registry())
@@ -77,6 +86,25 @@ def test_the_seeds_follow_from_records_and_salt_and_are_new() -> None:
     assert not set(seeds) & set(unforeseen_seeds(digests, set(), "other salt"))
     assert not set(seeds) & set(unforeseen_seeds(["one", "edited"], set(), "salt"))
     assert unforeseen_seeds(digests, {seeds[0], seeds[0] + 1}, "salt")[0] == seeds[0] + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "outcome"),
+    [("theirs", "facts", UNCHECKED), ("aot", "facts", VERIFIED), ("theirs", "a plugin's", VERIFIED)],
+)
+def test_new_seeds_alone_do_not_confirm_a_plugin(name: str, task: str, outcome: str) -> None:
+    """It could keep the seed of its facts in idle weights; a plugin's own task has no other answers at all."""
+    given = {"name": task, "version": 1, "config": {"subjects": 32}}
+    architecture = {"name": name, "config": {}}
+    records = [make_record(seed=seed, architecture=architecture, task=given) for seed in range(5)]
+    verdicts = [
+        Verdict(Path("x"), VERIFIED, entry=Entry(one, sha256=str(one.seed)), metrics=one.metrics, size=one.size)
+        for one in records
+    ]
+    (one,) = plan_repeats(verdicts, "salt", Registry(Selection().built_ins()))
+    found = _judged(one, {}, {(one.point, seed): verdicts[0] for seed in one.seeds})
+    assert found.outcome == outcome
+    assert ("a plugin could draw the facts again" in found.reason) is (outcome == UNCHECKED)
 
 
 @pytest.mark.parametrize("options", ["N=50", "N=40 T0=300", "N=30 A=4", "N=20 zipf=1"])

@@ -100,7 +100,7 @@ def test_what_cannot_be_submitted(tmp_path: Path) -> None:
         gather([tmp_path], False)
     assert gather([tmp_path], True)[0][0].weights is None
     put(tmp_path).with_suffix(".safetensors").write_bytes(b"others")
-    with pytest.raises(UsageError, match="their SHA-256 is another"):
+    with pytest.raises(UsageError, match="their SHA-256 differs"):
         gather([tmp_path], True)
 
 

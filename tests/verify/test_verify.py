@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import math
 import multiprocessing
@@ -420,7 +421,7 @@ def test_logits_that_may_be_off_allow_only_near_ties_to_flip() -> None:
     inputs = np.arange(4)[:, None]
     facts = Facts(inputs, np.zeros(4, dtype=np.int64), np.array([0.1, 0.004, 0.496, 0.4]), vocab=4)
     metrics = {"bits": 4.0, "kl": 0.5}
-    model: Any = SimpleNamespace(margins=np.array([1.0, 1e-6, 0.5, 2.0]), largest=np.ones(4))
+    model: Any = SimpleNamespace(margins=np.array([1.0, 1e-6, 0.5, 2.0]), largest=np.ones(4), rounding=0.0)
     exact = allowances(metrics, facts, 10, model, True)
     assert exact["accuracy"] < 1e-8  # in an environment like the recorded one nothing may flip
     loose = allowances(metrics, facts, 10, model, False)
@@ -436,10 +437,10 @@ def test_neither_a_huge_logit_nor_ties_everywhere_make_every_number_acceptable()
 
     facts = Facts(np.arange(4)[:, None], np.zeros(4, dtype=np.int64), np.full(4, 0.25), vocab=4)
     metrics = {"bits": 4.0, "kl": 0.5}
-    huge: Any = SimpleNamespace(margins=np.full(4, 1.0), largest=np.array([1e12, 1.0, 1.0, 1.0]))
+    huge: Any = SimpleNamespace(margins=np.full(4, 1.0), largest=np.array([1e12, 1.0, 1.0, 1.0]), rounding=0.0)
     assert allowances(metrics, facts, 10, huge, False)["kl"] < MAX_SLACK * math.log(4)
     assert allowances(metrics, facts, 10, huge, False)["accuracy"] == pytest.approx(MAX_SLACK)
-    tied: Any = SimpleNamespace(margins=np.zeros(4), largest=np.zeros(4))
+    tied: Any = SimpleNamespace(margins=np.zeros(4), largest=np.zeros(4), rounding=0.0)
     assert allowances(metrics, facts, 10, tied, False)["accuracy"] == pytest.approx(MAX_SLACK)
 
 
@@ -497,3 +498,41 @@ def test_marks_in_doubt_are_no_marks(text: str, honest: dict[str, Path], tmp_pat
     marked_folder(honest, tmp_path / "one")
     (tmp_path / "one" / "verified.json").write_text(text, encoding="utf-8")
     assert verified(tmp_path / "one") == []
+
+
+def say(path: Path, size: dict[str, Any]) -> None:
+    path.write_text(replace(read(path), size=size).to_json(), encoding="utf-8")
+
+
+def test_what_a_question_costs_is_verified_for_built_in_models(tmp_path: Path) -> None:
+    registry = Registry()
+    (path,) = run(registry, tmp_path, models=["lookup"])
+    size = read(path).size
+    assert (size["active"], size["flops"], size["state"]) == (6, 0, None)
+    assert size["code_bytes"] == registry.code_bytes("lookup") > 0
+    (verdict,) = verify([path], Selection(), 1)
+    assert (verdict.outcome, verdict.size) == (VERIFIED, size)
+    for name in ("active", "flops", "state", "code_bytes"):
+        say(path, {**size, name: 5})
+        (verdict,) = verify([path], Selection(), 1)
+        assert verdict.outcome == FAILED
+        assert f"the {name} of its size are" in verdict.reason
+        say(path, size)
+
+
+def test_what_a_plugin_says_of_its_questions_is_not_believed(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(CHEATS)
+    selection = Selection(files=(str(plugin),))
+    (path,) = run(Registry(selection), tmp_path / "out", models=["cheat"])
+    assert read(path).size["flops"] == 0
+    say(path, {**read(path).size, "active": 1, "state": 1, "code_bytes": 1})
+    (verdict,) = verify([path], selection, 1)
+    assert verdict.outcome == VERIFIED, verdict.reason
+    assert [verdict.size[name] for name in ("active", "flops", "state")] == [None, None, None]
+    assert verdict.size["code_bytes"] == len(bz2.compress(CHEATS.encode()))
+    assert verdict.entry
+    write_marks(tmp_path / "out", [Mark(verdict.entry, verdict.metrics, verdict.size, verdict.bounds)])
+    (entry,), _ = read_entries([tmp_path / "out"])
+    assert entry.verified
+    assert (entry.record.size["active"], entry.record.size["flops"]) == (None, None)

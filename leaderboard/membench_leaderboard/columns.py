@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
-from membench.measure.metrics import METRICS
+from membench.measure.metrics import METRICS, RECALLS, recall_name
 from membench.measure.size import ALL, COUNTS
 from membench_leaderboard.budgets import BUDGETS
 from membench_leaderboard.words import METRIC, seeds, whose
@@ -56,6 +56,7 @@ class Column:
     mean: bool | None = None  # whether a model has the mean over its trials; None: if there is a format for it
     varying: bool = False  # shown only where rows differ; otherwise the note says it for all of them
     provenance: bool = False  # about where numbers are from; a narrow terminal says it in words
+    words: str = ""  # as an axis
     line: str = ""  # in plots, the name of a horizontal line at its mean
     show: Callable[[Row], str] | None = None  # how a value that is not a number becomes text
 
@@ -174,6 +175,25 @@ EXCESS_KL = _metric(
     short="KL\u00a0over floor", markdown=DISTRIBUTIONS,
 )  # fmt: skip
 
+# What a model costs, beside its parameters; each is also an axis of the page's curves.
+COSTS = (
+    Column("storage_bits", "stored bits", "Bits of all tensors of the state dict.", ",.0f", -1,
+           short="stored bits", markdown=NONE, words="stored bits"),
+    Column("active", "active", "Parameters that one question reads.", ",.0f", -1, markdown=NONE,
+           words="active parameters"),
+    Column("state", "state", "Numbers that are carried from one position to the next.", ",.0f", -1, markdown=NONE,
+           words="numbers of state"),
+    Column("flops", "FLOPs", "FLOPs of one question, in matrix products.", ",.0f", -1, markdown=NONE,
+           words="FLOPs per question"),
+    Column("code_bytes", "code bytes", "Bytes of the plugin's source, compressed.", ",.0f", -1,
+           short="code bytes", markdown=NONE, words="bytes of code"),
+    Column("bits_per_stored_bit", "bits/stored bit",
+           "Bits memorised for each bit of the weights and of the compressed code.", ".4f", 1,
+           short="bits/\u200bstored bit", markdown=NONE, words="bits per stored bit"),
+    Column("cpu_seconds", "CPU s", "CPU seconds to train one seed, with the probes that choose settings.", ",.1f", -1,
+           short="CPU\u00a0s", markdown=NONE, words="CPU seconds"),
+)  # fmt: skip
+
 MODELS = (
     RANK,
     TIED,
@@ -225,9 +245,13 @@ MODELS = (
     Column("identifiable", "identifiable",
            "Parameters less the directions that change no output, where they are known.", ",.0f", -1,
            short="identifi\u00adable", markdown=NONE),
+    *COSTS,
     _field("buffers", "Numbers in the buffers of the model.", mean=True),
+    _field("learned_bits", "Bits that the parameters are stored in: no model knows more.", mean=True),
     _field("bits", "What the answers say beyond a uniform guess, in bits.", mean=True),
     _field("bits_of_accuracy", "The bits that the accuracy is worth on random labels.", mean=True),
+    _field("bits_beyond_last_token", "What the answers say beyond a guess by the last token, in bits.", mean=True),
+    *(_field(recall_name(k), f"How often the right answer is among the first {k}.", mean=True) for k in RECALLS),
     _field("stream_accuracy", "Accuracy over the last 100 batches, where the protocol has batches.", mean=True),
     Column("seeds", "seeds", "How many trials the mean is over.", ",.0f", 1, mean=False, terminal=NONE, markdown=NONE,
            varying=True),

@@ -18,6 +18,8 @@ from membench_leaderboard.frame import entries, to_frame
 from membench_leaderboard.rerun import rerun_commands
 from membench_leaderboard.rows import Table, summarise, tables
 from membench_leaderboard.scores import standings
+from membench_leaderboard.track_scores import track_rows, without_probes
+from membench_leaderboard.track_tables import track_data
 from membench_leaderboard.words import note, score_note
 
 Row = Mapping[str, Any]
@@ -33,13 +35,23 @@ def board_data(
     installed, found = registry or Registry(), entries(records)
     rows = summarise(to_frame(found)) if rows is None else rows
     commands = rerun_commands(found, installed)
-    boards = [_table(table, commands) for table in tables(rows)]
+    boards = [_table(table, commands) for table in tables(without_probes(rows))]
     names = sorted({row["architecture"] for board in boards for row in board["rows"]})
     return {
         "membench": __version__,
+        "tracks": [_with_commands(plain(track_data(track, some)), commands) for track, some in track_rows(rows)],
         "tables": boards,
         "architectures": {name: _about(name, installed) for name in names},
     }
+
+
+def _with_commands(track: dict[str, Any], commands: Mapping[tuple[str, bool], str]) -> dict[str, Any]:
+    """The same track, in which each size says what measures it again."""
+    for row in track["rows"]:
+        for told in filter(None, row["tasks"].values()):
+            for model in filter(None, told["sizes"]):
+                model["command"] = commands.get((model["id"], row["published"]), "")
+    return track
 
 
 def _table(table: Table, commands: Mapping[tuple[str, bool], str]) -> dict[str, Any]:

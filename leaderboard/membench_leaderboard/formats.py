@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from membench.printing import as_json
@@ -29,14 +30,16 @@ class Board:
 
 
 def _table(board: Board) -> str:
-    from membench_leaderboard.terminal import boards, score_boards
+    from membench_leaderboard.terminal import boards, overviews, score_boards
+    from membench_leaderboard.track_scores import outside_tracks, track_rows
 
     out = board.console
     if board.models:
         tables = boards(board.rows, width=out.width)
     else:
         bars = out.is_terminal and out.encoding.startswith("utf")
-        tables = score_boards(board.rows, count=board.count, width=out.width, bars=bars)
+        others = score_boards(outside_tracks(board.rows), count=board.count, width=out.width, bars=bars)
+        tables = chain(overviews(track_rows(board.rows), width=out.width), others)
     with out.capture() as printed:
         for table in tables:
             out.print(table)

@@ -14,7 +14,8 @@ from membench.measure.size import COUNTS
 from membench.records.record import Record
 from membench.records.store import Entry
 
-SIZES = (*(count.field for count in COUNTS.values()), "buffers", "identifiable")
+SIZES = (*(count.field for count in COUNTS.values()), "buffers", "identifiable", "storage_bits", "learned_bits",
+         "active", "state", "flops", "code_bytes")  # fmt: skip
 REFERENCES = {"zero_head": "zero-head", "bayes": "bayes"}  # column: name of the bound that is drawn for comparison
 
 
@@ -63,6 +64,8 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "task_version": record.task["version"],
         "task_config": describe(record.task),
         "kind": record.task.get("kind"),
+        "contexts": _number(record.task.get("contexts")),
+        "all_contexts": _number(record.task.get("vocab")) ** _number(record.task.get("length")),
         "protocol": str(record.protocol["name"]),
         "protocol_version": record.protocol["version"],
         "protocol_config": describe(record.protocol),
@@ -71,6 +74,8 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "published": entry.published,
         **{key: _number(record.size.get(key)) for key in SIZES},
         **{key: _number(record.metrics.get(key)) for key in METRICS},
+        "bits_per_stored_bit": record.bits_per_stored_bit,
+        "cpu_seconds": record.cpu_seconds,
         "ratio_to_bound": associations / guaranteed if guaranteed > 0 else math.nan,
         "ratio_to_oracle": associations / oracle if oracle else math.nan,
         "load": _load(record, answers),
@@ -83,6 +88,7 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "foreign_kernel": _has_foreign_kernel(record),
         "verified": entry.verified,
         "verifier": entry.verifier,
+        "not_retrained": entry.retrained is False,
         "membench": str(record.environment.get("membench") or "unknown"),
     }
 

@@ -32,6 +32,11 @@ def read_entries(paths: Sequence[Path], *, curves: bool = True) -> tuple[list[En
     return marked, [*map(str, problems), *doubtful]
 
 
+def merged(before: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+    """Of two records of one trial, the new one."""
+    return list({one.key: one for one in (*before, *new)}.values())
+
+
 @contextmanager
 def no_collection() -> Iterator[None]:
     """For reading and ranking many records: a million objects without cycles, which nobody has to go through."""

@@ -13,6 +13,9 @@ from membench_leaderboard.columns import MODELS, UNKNOWN, Column, Row, find, sco
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.rows import Table, summarise, tables
 from membench_leaderboard.scores import standings
+from membench_leaderboard.track_scores import outside_tracks, track_rows
+from membench_leaderboard.track_tables import curve, overview, overview_note
+from membench_leaderboard.tracks import Track
 from membench_leaderboard.words import counted, note, score_note, title
 
 INTRODUCTION = """\
@@ -33,11 +36,30 @@ def rows_as_markdown(rows: pd.DataFrame) -> str:
 
 
 def scores_as_markdown(rows: pd.DataFrame, count: str = "all") -> str:
-    """A heading, the scores of the architectures and a note for each table."""
-    return "\n\n".join(
+    """The tracks, then a heading, the scores of the architectures and a note for each table."""
+    found = (
         f"### {escape(title(table.common))}\n\n{scores_table(table, count)}\n\n{escape(score_note(table, count))}"
-        for table in tables(rows)
+        for table in tables(outside_tracks(rows))
     )
+    return "\n\n".join([*(part for one in track_rows(rows) for part in _track(*one, "###")), *found])
+
+
+def _track(track: Track, rows: Sequence[Row], level: str) -> Iterator[str]:
+    """The overview of a track, and what was reached at each size, one table for each task."""
+    yield f"{level} {escape(track.title)}"
+    yield _texts(*overview(track, rows))
+    yield escape(overview_note(track)) + "."
+    for task in track.tasks:
+        if any(row["tasks"][task.name] for row in rows):
+            yield f"{level}# {escape(f'{task.name}: {task.task} ({task.config})')}"
+            yield _texts(*curve(track, task.name, rows))
+
+
+def _texts(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    from tabulate import tabulate
+
+    cells = [[escape(text) for text in line] for line in lines]
+    return tabulate(cells, headers=list(headers), tablefmt="github", disable_numparse=True)
 
 
 def models_table(table: Table) -> str:
@@ -70,8 +92,12 @@ def _cells(column: Column, row: Row, by: str, count: str) -> Iterator[tuple[str,
 
 def leaderboard_document(records: Iterable[Record | Entry]) -> str:
     """docs/board.md, as the records make it."""
-    ranked = [table for table in tables(summarise(to_frame(records))) if table.ranked]
-    parts = [INTRODUCTION, *(_headlines(ranked) if ranked else [NOTHING])]
+    rows = summarise(to_frame(records))
+    tracks = track_rows(rows)
+    ranked = [table for table in tables(outside_tracks(rows)) if table.ranked]
+    parts = [INTRODUCTION, *([] if tracks or ranked else [NOTHING])]
+    parts += [part for one in tracks for part in _track(*one, "##")]
+    parts += _headlines(ranked) if ranked else []
     return "\n\n".join([*parts, *(part for table in ranked for part in _section(table))]) + "\n"
 
 

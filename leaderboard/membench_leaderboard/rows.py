@@ -24,6 +24,7 @@ Row = dict[str, Any]
 TABLE = ["task", "task_version", "task_config", "protocol", "protocol_version", "protocol_config"]
 POINT = [*TABLE, "architecture", "config", "id", "published"]
 MEANS = [column.key for column in MODELS if column.averaged]
+OF_THE_FIRST = ("kind", "contexts", "all_contexts", "lower_bound_name")  # columns that do not depend on the seed
 BY_SEED = {"accuracy": "accuracies", "kl": "divergences"}  # columns that keep what each seed reached
 
 
@@ -33,16 +34,18 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     groups = _Groups(grouped.ngroup().to_numpy())
     rows = grouped[MEANS].mean().reset_index()
     rows["seeds"] = groups.seeds
-    rows["kind"] = grouped["kind"].first().to_numpy()
-    rows["lower_bound_name"] = grouped["lower_bound_name"].first().to_numpy()
+    for name in OF_THE_FIRST:
+        rows[name] = grouped[name].first().to_numpy()
     rows["membench"] = groups.joined(frame["membench"])
     rows["converged"] = _all_converged(frame["converged"], groups)
     foreign = ~groups.all(~frame["foreign_kernel"].astype(bool))
     rows["origin"] = [origin(protocol, kernel) for protocol, kernel in zip(rows["protocol"], foreign, strict=True)]
     rows["verified"] = groups.all(frame["verified"])
     rows["verifier"] = np.where(groups.all(frame["verifier"] != ""), groups.joined(frame["verifier"]), "")
-    checked = rows[["verified", "published", "verifier"]].to_dict("records")
+    rows["not_retrained"] = ~groups.all(~frame["not_retrained"].astype(bool))
+    checked = rows[["verified", "published", "verifier", "not_retrained"]].to_dict("records")
     rows["verification"] = [verification([cast("Row", row)]) for row in checked]
+    rows["seed_numbers"] = groups.split(frame["seed"])
     for name, column in BY_SEED.items():
         rows[column] = groups.split(frame[name].astype(np.float64))
     rows["low"], rows["high"] = intervals(list(rows["accuracies"]), METRICS["accuracy"].ceiling)
@@ -97,9 +100,14 @@ def origin(protocol: str, foreign_kernel: bool = False) -> str:
 
 
 def verification(rows: Sequence[Row]) -> str:
-    """Of all these rows. Published ones were verified by whoever published them; others say who signed that."""
+    """Of all these rows. Published ones were verified by whoever published them; others say who signed that.
+
+    A plugin's code could draw the facts again; only training it on answers that no seed gives shows that it does not.
+    """
     if not all(row["verified"] for row in rows):
         return "self-reported"
+    if any(row["not_retrained"] for row in rows):
+        return "verified, not retrained"
     if all(row["published"] for row in rows):
         return "verified"
     (verifier, *others) = {row["verifier"] for row in rows}

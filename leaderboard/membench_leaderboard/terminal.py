@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -17,6 +17,8 @@ from membench.printing import printable
 from membench_leaderboard.columns import MODELS, Column, Row, find, score_columns, shown
 from membench_leaderboard.rows import tables
 from membench_leaderboard.scores import standings
+from membench_leaderboard.track_tables import HEADERS, curve, overview, overview_note
+from membench_leaderboard.tracks import Track
 from membench_leaderboard.words import note, provenance, score_note, shared_provenance, title
 
 GAP = 2  # cells between columns
@@ -94,6 +96,58 @@ def score_boards(
                 some.insert(1 + next(i for i, strip in enumerate(some) if strip.kept), _bars(scores))
         layouts = [_Layout([*with_intervals, *sources], False), _Layout(with_intervals, True)]
         yield _fitted(board, [*layouts, *(_Layout(some, True) for some in _narrower(strips))], width)
+
+
+def overviews(tracks: Iterable[tuple[Track, Sequence[Row]]], *, width: int = 80) -> Iterator[rich.table.Table]:
+    """For each track a table of architectures by tasks; then one for each task with all sizes."""
+    for track, rows in tracks:
+        yield from _plain(track.title, *overview(track, rows), note=overview_note(track), width=width)
+        for task in track.tasks:
+            if any(row["tasks"][task.name] for row in rows):
+                title = f"{track.name}, {task.name}: {task.task} ({task.config})"
+                yield from _plain(title, *curve(track, task.name, rows), note="", width=width)
+
+
+def _plain(
+    title: str, headers: Sequence[str], lines: Sequence[Sequence[str]], *, note: str, width: int
+) -> Iterator[rich.table.Table]:
+    """A table; where not all columns fit, the rest follows in further ones. The interval of a score goes below it."""
+    cells = [
+        [_lines(*text.split(" ", 1)) if at > 1 else _lines(text) for at, text in enumerate(line)] for line in lines
+    ]
+    strips = [_Strip(header, [line[at] for line in cells]) for at, header in enumerate(headers)]
+    parts = _parts(strips, width)
+    for number, part in enumerate(parts):
+        more = f", continued ({number + 1} of {len(parts)})" if number else ""
+        yield _part(f"{title}{more}", part, note if number == 0 else "")
+
+
+def _parts(strips: Sequence[_Strip], width: int) -> list[list[_Strip]]:
+    """Columns that fit beside each other, each time after those of rank and name."""
+    fixed = list(strips[: len(HEADERS)])
+    parts = [list(fixed)]
+    for strip in strips[len(HEADERS) :]:
+        needed = sum(one.width + GAP for one in (*parts[-1], strip)) - GAP
+        if needed > width and len(parts[-1]) > len(fixed):
+            parts.append(list(fixed))
+        parts[-1].append(strip)
+    return parts
+
+
+def _part(title: str, strips: Sequence[_Strip], note: str) -> rich.table.Table:
+    table = rich.table.Table(
+        title=Text(printable(title)), caption=Text(f"{printable(note)}\n" if note else " "), box=None
+    )
+    table.title_justify = table.caption_justify = "left"
+    table.header_style, table.padding, table.pad_edge = "bold", (0, GAP, 0, 0), False
+    for at, strip in enumerate(strips):
+        table.add_column(Text(strip.header), justify="left" if at == 1 else "right", no_wrap=True)
+    for row in zip(*(strip.cells for strip in strips), strict=True):
+        table.add_row(
+            *(_text(cell, "") for cell in row),
+            style="green" if row[0][0].startswith("1") and row[0][0].strip("=") == "1" else None,
+        )
+    return table
 
 
 def _lines(first: object, *more: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import HOSTILE, sample_board
+from boards import HOSTILE, sample_board, track_board
 from webdriver import Browser, browser, missing
 
 from membench_leaderboard.page import page
@@ -143,7 +143,7 @@ def test_a_task_and_a_protocol_can_be_chosen(shown: Browser) -> None:
     choose(shown, "task", "")
     choose(shown, "protocol", "quick")
     assert texts(shown, ".board h2") == ["bigram v1"]
-    assert texts(shown, ".contents li a") == ["bigram, quick"]
+    assert texts(shown, ".contents li[data-table] a") == ["bigram, quick"]
 
 
 def choose(window: Browser, name: str, value: str) -> None:
@@ -217,8 +217,8 @@ def test_the_theme_follows_the_system_and_the_button(shown: Browser) -> None:
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_the_page_never_scrolls_sideways(shown: Browser, width: int) -> None:
     shown.resize(width)
-    for panel in range(5):
-        shown.run("document.getElementById(`architecture-${arguments[0]}`).open = true", panel)
+    shown.run("for (const panel of document.querySelectorAll('#architectures details')) panel.open = true")
+    assert len(texts(shown, "#architectures details[open]")) == 5
     shown.settle()
     assert shown.run("return document.documentElement.scrollWidth <= innerWidth")
     if width == 360:
@@ -242,3 +242,83 @@ def test_without_scripts_the_tables_are_there(window: Browser, data: Any, path: 
         assert "Without JavaScript" in texts(window, "noscript")[0]
     finally:
         window.scripts(True)
+
+
+# ---- tracks -------------------------------------------------------------------------------------------------
+
+TRACK = "#track-accuracy"
+
+
+@pytest.fixture(scope="module")
+def tracks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("tracks") / "board.html"
+    file.write_text(page(track_board()), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def board(window: Browser, tracks: Path) -> Browser:
+    window.prefer(prefers_color_scheme="light")
+    window.resize(1280)
+    window.open(tracks)
+    return window
+
+
+def test_each_task_of_a_track_has_a_plot_with_every_size(board: Browser) -> None:
+    assert texts(board, f"{TRACK} .multiples figcaption") == ["bigram", "ngram", "zipf"]
+    assert len(each(board, f"{TRACK} .multiples figure:first-child svg a", "e.href")) == 3 * 9
+    assert board.console() == []
+
+
+def test_curves_are_drawn_over_another_cost(board: Browser) -> None:
+    words = f"{TRACK} .multiples figure:first-child svg"
+    assert "parameters" in texts_of(board, words)
+    before = places_of(board)
+    choose(board, "axis", "active")
+    assert "active parameters" in texts_of(board, words)
+    assert len(places_of(board)) == len(before)
+    assert places_of(board) != before
+    link = board.run("return document.getElementById('link').getAttribute('href')")
+    assert "axis=active" in link
+    choose(board, "axis", "")
+    board.run("location.hash = arguments[0]", link)
+    board.settle()
+    assert board.run("return document.getElementById('axis').value") == "active"
+
+
+def texts_of(window: Browser, css: str) -> str:
+    found: str = window.run("return document.querySelector(arguments[0]).textContent", css)
+    return found
+
+
+def places_of(window: Browser) -> list[str]:
+    return each(window, f"{TRACK} .multiples figure:first-child svg a", "e.getAttribute('transform')")
+
+
+def test_a_point_of_a_track_says_its_row_and_its_command(board: Browser) -> None:
+    board.hover(f"{TRACK} .multiples figure:first-child svg a")
+    board.settle()
+    assert "CPU seconds" in texts_of(board, "#tip")
+    assert texts_of(board, "#tip code").startswith("membench run --model ")
+
+
+def test_two_architectures_are_compared_side_by_side(board: Browser) -> None:
+    choose(board, "one", "aot")
+    choose(board, "other", "mlp-transformer")
+    board.settle()
+    heads = texts(board, "#pair thead th")
+    assert [head.strip() for head in heads[1:3]] == ["aot", "mlp-transformer"]
+    assert len(texts(board, "#pair tbody tr")) == 3 + 3 + 3
+    assert "one=" not in board.run("return location.hash")  # the first of the list
+    assert "other=mlp-transformer" in board.run("return location.hash")
+
+
+def test_every_table_is_printed(board: Browser) -> None:
+    assert (
+        board.run(
+            "dispatchEvent(new Event('beforeprint')); return document.querySelectorAll('details:not([open])').length"
+        )
+        == 0
+    )
+    board.run("dispatchEvent(new Event('afterprint'))")
+    assert board.run("return document.querySelectorAll('details[open]').length") == 0

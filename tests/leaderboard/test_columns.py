@@ -39,8 +39,19 @@ def records(by: str) -> list[Any]:
         "architecture": {"name": "aot", "config": {"d": 3}, "label": "d=3"},
         "task": task,
         "bounds": [*bounds, support],
-        "size": {"parameters": 3000, "without_embeddings": 1500, "buffers": 7, "identifiable": 2000},
-        "run": {"tuned": {"shapes": 30}},
+        "size": {
+            "parameters": 3000,
+            "without_embeddings": 1500,
+            "buffers": 7,
+            "identifiable": 2000,
+            "storage_bits": 96224,
+            "learned_bits": 96000,
+            "active": 800,
+            "state": 40,
+            "flops": 5600,
+            "code_bytes": 2000,
+        },
+        "run": {"tuned": {"shapes": 30}, "cpu_seconds": 3.5, "probe_cpu_seconds": 4.0},
     }
     metrics = {"kl": 0.125, "excess_kl": 0.0625, "associations": 2490.0, "bits": 9000.0, "bits_per_parameter": 3.0}
     measured = [

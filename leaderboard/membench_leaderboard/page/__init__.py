@@ -18,9 +18,13 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from membench.interface.registry import NAME
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
-from membench_leaderboard.columns import MODELS, Column, Row, find, score_columns, shown
+from membench_leaderboard.columns import COSTS, MODELS, Column, Row, find, known, number, score_columns, shown
+from membench_leaderboard.track_scores import tracks_asking
+from membench_leaderboard.track_tables import GAP, PROFILE, place, profile_texts, said_headers, said_texts
+from membench_leaderboard.tracks import size_name
 from membench_leaderboard.words import MARKS, PARETO, counted, tags, title
 
 SIZES = tuple(count.field for count in COUNTS.values())
@@ -50,21 +54,43 @@ class Grid:
 
 def page(data: Mapping[str, Any]) -> str:
     """The whole board as HTML; `data` is what board_data returns."""
-    names = sorted({row["architecture"] for table in data["tables"] for row in table["rows"]})
+    data = _shown_data(data)
+    names = sorted({row["architecture"] for table in (*data["tables"], *data["tracks"]) for row in table["rows"]})
     grids = [(_scores_grid(at, table), _rows_grid(at, table)) for at, table in enumerate(data["tables"])]
     style, script = _style(), _file("page.js")
     text = _templates().get_template("page.html").render(
-        data={**data, **_for_the_script(names)},
+        data=brief({**data, **_for_the_script(names), "axes": (axes := _axes(data))}),
+        axes=axes,
         boards=list(zip(data["tables"], grids, strict=True)),
+        choices={key: _choices(data, key) for key in ("task", "protocol")},
         panels=[_panel(name, data) for name in names],
         numbers={name: number for number, name in enumerate(names)},
-        totals=_totals(data["tables"], names),
+        tracks=[_track_grid(track) for track in data["tracks"]],
+        totals=_totals(data, names),
         glossary=_glossary([grid for pair in grids for grid in pair]),
         style=style,
         script=script,
         policy=_policy(style, script),
     )  # fmt: skip
     return text.encode("utf-8", "replace").decode("utf-8")  # JSON can spell halves of characters, files cannot
+
+
+def _shown_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows: a table that is part of a track is shown there, by sizes, and its models once."""
+    tables = [table for table in data["tables"] if not tracks_asking(table)]
+    return {**data, "tracks": data.get("tracks", []), "tables": tables}
+
+
+def brief(value: Any) -> Any:
+    """For the script, which needs neither more digits than a screen shows nor what is not known."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: brief(one) for key, one in value.items() if one is not None or key in _KEPT}
+    return [brief(one) for one in value] if isinstance(value, list) else value
+
+
+_KEPT = ("rank", "tied")
 
 
 @functools.cache
@@ -78,7 +104,13 @@ def _templates() -> Environment:
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.globals |= {"COUNTS": COUNTS, "PARETO": PARETO}
-    made.filters |= {"anchor": _anchor, "direction": _direction, "tags": tags, "title": title}
+    made.filters |= {
+        "anchor": _anchor,
+        "panel_anchor": _panel_anchor,
+        "direction": _direction,
+        "tags": tags,
+        "title": title,
+    }
     return made
 
 
@@ -117,9 +149,28 @@ def _for_the_script(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _totals(tables: Sequence[Row], names: Sequence[str]) -> str:
-    rows = sum(len(table["rows"]) for table in tables)
-    return ", ".join([counted(len(names), "architecture"), counted(len(tables), "table"), counted(rows, "row")])
+def _axes(data: Mapping[str, Any]) -> dict[str, str]:
+    """The costs that at least two models differ in, by the column: what curves can be drawn over."""
+    models = [row for table in data["tables"] for row in table["rows"]]
+    tasks = [told for track in data["tracks"] for row in track["rows"] for told in row["tasks"].values() if told]
+    models += [cell for told in tasks for cell in told["sizes"] if cell]
+    return {one.key: one.words for one in COSTS if len({row[one.key] for row in models} - {None, 0}) > 1}
+
+
+def _choices(data: Mapping[str, Any], key: str) -> list[str]:
+    """The tasks or protocols of all tables and tracks."""
+    asked = [task["task"] for track in data["tracks"] for task in track["tasks"]]
+    of_tracks = asked if key == "task" else [track["protocol"] for track in data["tracks"]]
+    return list(dict.fromkeys([*of_tracks, *(table[key] for table in data["tables"])]))
+
+
+def _totals(data: Mapping[str, Any], names: Sequence[str]) -> str:
+    rows = sum(len(table["rows"]) for table in data["tables"])
+    tasks = [told for track in data["tracks"] for row in track["rows"] for told in row["tasks"].values() if told]
+    models = sum(cell is not None for told in tasks for cell in told["sizes"])
+    parts = [counted(len(names), "architecture")]
+    parts += [counted(len(data["tracks"]), "track"), counted(models, "model")] if data["tracks"] else []
+    return ", ".join([*parts, *([counted(len(data["tables"]), "table"), counted(rows, "row")] if rows else [])])
 
 
 def _rows_grid(number: int, table: Row) -> Grid:
@@ -134,6 +185,49 @@ def _scores_grid(number: int, table: Row) -> Grid:
     return Grid("scores", number, f"Scores of each architecture on {title(table)}", columns, scores, by)
 
 
+def _track_grid(track: Row) -> dict[str, Any]:
+    """The overview of a track, as texts: architectures by tasks."""
+    tasks = [task["name"] for task in track["tasks"]]
+    more = said_headers(track["rows"])
+    rows = [
+        {**row, "place": place(row), "scores": [_score_parts(row["tasks"][name]) for name in tasks],
+         "ends": [_text_parts(text) for text in (*profile_texts(row), *said_texts(row, more))]}
+        for row in track["rows"]
+    ]  # fmt: skip
+    curves = [{"name": name, **_curve(track, name), "number": at} for at, name in enumerate(tasks)]
+    headers = [*PROFILE, "mean rank", *more]
+    return {**track, "names": tasks, "rows": rows, "curves": curves, "headers": headers}
+
+
+def _curve(track: Row, task: str) -> dict[str, Any]:
+    """What architectures reached at each size on one task, best first."""
+    ran = [row for row in track["rows"] if row["tasks"][task]]
+    ran.sort(key=lambda row: (row["tasks"][task]["rank"], -row["tasks"][task]["score"]))
+    more = said_headers([row["tasks"][task] for row in ran])
+    rows = [
+        {"architecture": row["architecture"], "published": row["published"], "place": place(row["tasks"][task]),
+         "said": [_text_parts(text) for text in said_texts(row["tasks"][task], more)],
+         "cells": [GAP if cell is None else number(cell["value"], ".3f") for cell in row["tasks"][task]["sizes"]]}
+        for row in ran
+    ]  # fmt: skip
+    return {"rows": rows, "headers": [*more, *map(size_name, track["sizes"])]}
+
+
+def _text_parts(text: str) -> tuple[str, str]:
+    """A number and its interval."""
+    value, _, interval = text.partition(" (")
+    return value, interval.removesuffix(")")
+
+
+def _score_parts(told: Row | None) -> tuple[str, str, str]:
+    """A score, its interval, and how many sizes it is from if some are missing."""
+    if told is None:
+        return GAP, "", ""
+    interval = f"{told['low']:.3f}-{told['high']:.3f}" if known(told["low"]) and known(told["high"]) else ""
+    sizes = len(told["sizes"])
+    return number(told["score"], ".3f"), interval, f"{sizes - told['gaps']} of {sizes} sizes" if told["gaps"] else ""
+
+
 def _direction(column: Column) -> str:
     """The order that a reader wants first."""
     return "descending" if column.form and column.better > 0 else "ascending"
@@ -141,6 +235,11 @@ def _direction(column: Column) -> str:
 
 def _anchor(row: Row) -> str:
     return f"row-{quote(row['id'], safe='')}{'-published' if row['published'] else ''}"
+
+
+def _panel_anchor(number: int, name: str) -> str:
+    """A permalink by the name, where that can be part of an address; no name begins with '-'."""
+    return f"architecture-{name}" if NAME.fullmatch(name) else f"architecture--{number}"
 
 
 def _panel(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +251,14 @@ def _panel(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
         for number, (table, row) in enumerate(zip(data["tables"], firsts, strict=True))
         if row
     ]
-    return {"name": name, "summary": about.get("summary"), "reference": about.get("reference"), "best": best}
+    places = [
+        {"track": track["title"], "task": task, "place": place(told), "of": len(track["rows"]),
+         "score": _with_interval(*_score_parts(told)[:2])}
+        for track in data["tracks"] for row in track["rows"] if row["architecture"] == name
+        for task, told in row["tasks"].items() if told
+    ]  # fmt: skip
+    told = {"summary": about.get("summary"), "reference": about.get("reference")}
+    return {"name": name, **told, "best": best, "places": places}
 
 
 def _best_facts(row: Row, by: str) -> dict[str, str]:

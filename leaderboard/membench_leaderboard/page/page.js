@@ -20,7 +20,7 @@ const svg = (name, attributes = {}, ...children) =>
 
 // ---- what is shown -------------------------------------------------------------------------------------
 
-const state = { words: [], task: "", protocol: "", counting: Object.keys(data.counts)[0] };
+const state = { words: [], task: "", protocol: "", counting: Object.keys(data.counts)[0], axis: "" };
 const names = data.names; // in the order that gives each its look
 const boards = all(".board").map((section) => {
   const table = data.tables[Number(section.dataset.table)];
@@ -67,10 +67,16 @@ function update() {
     shown += board.shown.length;
     reveal(board);
   }
-  const total = boards.reduce((sum, board) => sum + board.rows.length, 0);
+  let total = boards.reduce((sum, board) => sum + board.rows.length, 0);
+  for (const one of tracks) {
+    const open = !state.protocol || one.track.protocol === state.protocol;
+    shown += open ? chosenTasks(one.track).flatMap((task) => one.points[task.name].filter(matches)).length : 0;
+    total += Object.values(one.points).flat().length;
+  }
   byId("count").textContent = `${shown} of ${total} rows shown`;
   byId("nothing").hidden = shown > 0;
   draw();
+  remember();
 }
 
 function reveal(board) {
@@ -201,10 +207,12 @@ const colour = (name) => `look-${names.indexOf(name) % LOOKS}`;
 const shape = (name) => SHAPES[(names.indexOf(name) + Math.floor(names.indexOf(name) / LOOKS)) % LOOKS];
 
 const PARAMETERS = () => data.counts[state.counting].words;
+// What curves are drawn over: parameters, in the way they are counted, or another cost that the reader chose.
+const COST = { name: () => data.axes[state.axis] || PARAMETERS(), of: (row) => (state.axis ? row[state.axis] : size(row)) };
 const PLOTS = {
   accuracy: {
-    title: () => `Accuracy against ${PARAMETERS()}`,
-    x: { name: PARAMETERS, of: size },
+    title: () => `Accuracy against ${COST.name()}`,
+    x: COST,
     y: { name: data.labels.accuracy, of: (row) => row.accuracy, ends: ["low", "high"], from: 0, to: 1 },
     bounds: true,
   },
@@ -215,15 +223,17 @@ const PLOTS = {
     ceiling: true,
   },
   kl: {
-    title: () => `Divergence against ${PARAMETERS()}`,
-    x: { name: PARAMETERS, of: size },
+    title: () => `Divergence against ${COST.name()}`,
+    x: COST,
     y: { name: data.labels.kl, of: (row) => row.kl, ends: ["kl_low", "kl_high"], from: 0 },
   },
 };
 
 function draw() {
   hideTip();
+  for (const one of tracks) updateTrack(one);
   for (const board of boards) if (!board.section.hidden) drawBoard(board);
+  later(compareTwo);
   for (const panel of all("#architectures details[open]")) drawPanel(panel);
 }
 
@@ -260,7 +270,7 @@ function plot(kind, rows, width, height, name, small = false) {
   for (const one of targets) marks.append(one.link);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-labelledby": `${name}-title ${name}-desc` },
     svg("title", { id: `${name}-title` }, kind.title()), svg("desc", { id: `${name}-desc` }, inWords(kind, curves)), marks);
-  interactive(picture, targets);
+  interactive(kind, picture, targets);
   return picture;
 }
 
@@ -369,20 +379,21 @@ function target(kind, row, { x, y }) {
   const at = [x(kind.x.of(row)), y(kind.y.of(row))];
   const link = svg("a", { href: `#${row.element.id}`, tabindex: "-1", class: colour(row.architecture),
     transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)})`,
-    "aria-label": `${row.architecture} ${row.config}: ${wordsOf(row).join("; ")}` },
+    "aria-label": `${row.architecture} ${row.config}: ${(kind.words || wordsOf)(row).join("; ")}` },
     svg("circle", { class: "ring", r: 8 }), svg("path", { class: "marker", d: shape(row.architecture) }));
   return { row, at, link };
 }
 
 // One stop of the tab key for each plot, arrow keys within it; the pointer finds the nearest point.
-function interactive(picture, targets) {
+function interactive(kind, picture, targets) {
   if (!targets.length) return;
   const ordered = [...targets].sort((one, other) =>
     names.indexOf(one.row.architecture) - names.indexOf(other.row.architecture) || one.at[0] - other.at[0]);
   ordered[0].link.setAttribute("tabindex", "0");
   const show = (one) => {
     showTip(one.link, [html("b", {}, one.row.architecture), html("span", { class: "config" }, one.row.config),
-      ...wordsOf(one.row).map((line) => html("span", {}, line))]);
+      ...(kind.words || wordsOf)(one.row).map((line) => html("span", {}, line)),
+      ...(one.row.command ? [html("code", {}, one.row.command)] : [])]);
   };
   ordered.forEach((one, i) => {
     one.link.addEventListener("focus", () => show(one));
@@ -429,10 +440,193 @@ function legend(rows) {
   return list;
 }
 
+// ---- tracks: architectures by tasks, and a small plot for each task -------------------------------------
+
+const tracks = all(".track").map((section) => {
+  const track = data.tracks[Number(section.dataset.track)];
+  return { section, track, points: Object.fromEntries(track.tasks.map((task) => [task.name, pointsOf(track, task.name)])) };
+});
+
+// What architectures reached at each size of a track on one task, as rows that a plot can show.
+function pointsOf(track, task) {
+  return track.rows.flatMap((row) => ((row.tasks[task] || {}).sizes || []).filter(Boolean).map((cell) =>
+    ({ ...cell, architecture: row.architecture, published: row.published, by: "track", element: { id: panelOf(row.architecture).id } })));
+}
+
+function panelOf(name) {
+  return find(`#architectures details[data-architecture="${names.indexOf(name)}"]`);
+}
+
+const three = (number) => (known(number) ? number.toFixed(3) : "-");
+const within = (one) => (known(one.low) && known(one.high) ? ` (${three(one.low)}-${three(one.high)})` : "");
+
+function trackPlot(track, title) {
+  const most = track.score === "accuracy" || track.score.startsWith("share") ? { to: 1 } : {};
+  return {
+    title: () => title,
+    x: COST,
+    y: { name: track.score, of: (row) => row.value, ends: ["low", "high"], from: 0, ...most },
+    words: (row) => [
+      `${track.score} ${three(row.value)}${within(row)}`,
+      `${row.parameters.toLocaleString("en-US")} parameters`,
+      ...(state.axis && known(row[state.axis]) ? [`${short(row[state.axis])} ${COST.name()}`] : []),
+      ...(known(row.cpu_seconds) && state.axis !== "cpu_seconds" ? [`${short(row.cpu_seconds)} CPU seconds of one seed`] : []),
+      ...(known(row.facts) ? [`${Math.round(row.facts).toLocaleString("en-US")} facts at 99 %`] : []),
+      ...(known(row.peak) ? [`peak ${row.peak.toFixed(2)} bits per parameter`] : []),
+      ...(known(row.kl) ? [`KL ${row.kl.toFixed(4)}`] : []),
+    ],
+  };
+}
+
+function multiples(host, { track, points }, chosen, name, tasks = track.tasks) {
+  const some = tasks.map((task) => [task, placed(trackPlot(track), points[task.name].filter((row) => chosen(row.architecture)))])
+    .filter(([, rows]) => rows.length);
+  host.hidden = !some.length;
+  const figures = some.map(([task]) => html("figure", {}, html("figcaption", {}, task.name)));
+  host.replaceChildren(...figures);
+  some.forEach(([task, rows], i) => {
+    const kind = trackPlot(track, `${track.title}, ${task.name}`), width = figures[i].clientWidth;
+    figures[i].append(plot(kind, rows, width, Math.round(Math.min(260, Math.max(190, width * 0.62))), `${name}-${i}`));
+  });
+  if (some.length) host.append(simpleLegend(some.flatMap(([, rows]) => rows)));
+}
+
+function simpleLegend(rows) {
+  const list = html("ul", { class: "legend", "aria-label": "Legend of the plots" });
+  for (const [name] of groups(rows)) list.append(html("li", {}, sample(name), name));
+  return list;
+}
+
+const chosenTasks = (track) => track.tasks.filter((task) => !state.task || task.task === state.task);
+
+// A track has the architectures whose name, or one of whose models, has the words that were typed.
+function updateTrack(one) {
+  const open = !state.protocol || one.track.protocol === state.protocol;
+  const tasks = chosenTasks(one.track);
+  const points = tasks.flatMap((task) => one.points[task.name]);
+  const matching = new Set(points.filter(matches).map((row) => row.architecture));
+  for (const row of all("tbody tr", one.section)) row.hidden = !matching.has(names[Number(row.dataset.architecture)]);
+  one.section.hidden = !open || !matching.size;
+  const link = find(`.contents li[data-track="${one.section.dataset.track}"]`);
+  if (link) link.hidden = one.section.hidden;
+  if (!one.section.hidden)
+    multiples(find(".multiples", one.section), one, (name) => matching.has(name), one.section.id, tasks);
+}
+
+// ---- two architectures side by side --------------------------------------------------------------------
+
+function compareTwo() {
+  const pair = [byId("one").value, byId("other").value], host = byId("pair");
+  const head = html("tr", {}, html("th", { scope: "col", class: "name" }, "track and task"),
+    ...pair.map((name) => html("th", { scope: "col" }, sample(name), ` ${name}`)), html("th", { scope: "col" }, "difference"));
+  const body = html("tbody"), plots = [];
+  for (const one of tracks) {
+    for (const task of one.track.tasks) {
+      const told = pair.map((name) => (one.track.rows.find((row) => row.architecture === name) || { tasks: {} }).tasks[task.name]);
+      if (told.some(Boolean)) body.append(compared(`${one.track.title}: ${task.name}`, told));
+    }
+    const box = html("div", { class: "multiples" });
+    plots.push([one, box]);
+  }
+  for (const board of boards.filter((one) => one.scores.length)) {
+    const told = pair.map((name) => board.scores.find((row) => row.architecture === name)).map((row) =>
+      row && { score: row.area, low: row.area_low, high: row.area_high });
+    if (told.every(Boolean)) body.append(compared(`${board.table.task} (${board.table.task_config}), ${board.table.protocol}: area`, told));
+  }
+  const table = html("table", { class: "pair" },
+    html("caption", { class: "unseen" }, `${pair[0]} beside ${pair[1]}`), html("thead", {}, head), body);
+  host.replaceChildren(html("div", { class: "scroll" }, body.children.length ? table : html("p", {}, "Nothing that both were measured on.")),
+    ...plots.flatMap(([one, box]) => [html("h3", {}, one.track.title), box]));
+  for (const [one, box] of plots) {
+    multiples(box, one, (name) => pair.includes(name), `pair-${one.track.track}`);
+    box.previousSibling.hidden = box.hidden;
+  }
+}
+
+function compared(what, [one, other]) {
+  const apart = one && other && known(one.low) && known(other.low) && (one.low > other.high || other.low > one.high);
+  const words = one && other ? `${one.score >= other.score ? "+" : ""}${three(one.score - other.score)}` : "-";
+  return html("tr", {}, html("th", { scope: "row", class: "name" }, what),
+    ...[one, other].map((told) => html("td", {}, told ? three(told.score) : "-", html("small", {}, told ? within(told).trim() : ""))),
+    html("td", {}, words, html("small", {}, !one || !other ? "" : apart ? "intervals apart" : "intervals overlap")));
+}
+
+// What is further down is drawn when the browser has nothing better to do.
+let waiting = 0;
+function later(work) {
+  if (byId("compare").hidden) return;
+  const [wait, forget] = window.requestIdleCallback ? [requestIdleCallback, cancelIdleCallback] : [setTimeout, clearTimeout];
+  forget(waiting);
+  waiting = wait(work);
+}
+
+function startCompare() {
+  if (names.length < 2) return;
+  byId("other").selectedIndex = 1;
+  find("form.pair").addEventListener("input", () => { compareTwo(); remember(); });
+  find("form.pair").addEventListener("submit", (event) => event.preventDefault());
+  byId("compare").hidden = false;
+}
+
+// ---- addresses, and rows to take away ------------------------------------------------------------------
+
+const CHOICES = ["words", "task", "protocol", "counting", "axis", "one", "other"];
+
+// What was chosen, in the address: whoever opens it sees the same.
+function remember() {
+  const chosen = new URLSearchParams();
+  for (const key of CHOICES) {
+    const control = byId(key), first = control.options ? control.options[key === "other" ? 1 : 0].value : "";
+    if (control.value && control.value !== first) chosen.set(key, control.value);
+  }
+  const text = chosen.toString();
+  byId("link").setAttribute("href", `#?${text}`);
+  if (text || location.hash.startsWith("#?")) {
+    try { history.replaceState(null, "", `#?${text}`); } catch { /* a page within another has no address of its own */ }
+  }
+}
+
+function recall() {
+  if (!location.hash.startsWith("#?")) return;
+  const chosen = new URLSearchParams(location.hash.slice(2));
+  for (const key of CHOICES) {
+    const control = byId(key);
+    if (!chosen.has(key)) continue;
+    const known = !control.options || [...control.options].some((one) => one.value === chosen.get(key));
+    if (known) control.value = chosen.get(key);
+  }
+}
+
+function csvText() {
+  const models = tracks.filter((one) => !one.section.hidden).flatMap((one) => chosenTasks(one.track).flatMap((task) =>
+    one.points[task.name].filter(matches).map(({ element, by, architecture, ...cell }) =>
+      ({ track: one.track.track, task: task.task, task_config: task.config, architecture, [one.track.score]: cell.value, ...cell }))));
+  const rows = boards.flatMap((board) => board.shown.map((row) => data.tables[Number(board.section.dataset.table)].rows[row.order]));
+  const shown = [...models.map(({ value, ...cell }) => cell), ...rows];
+  const keys = [...new Set(shown.flatMap(Object.keys))];
+  return [keys.map(quoted), ...shown.map((row) => keys.map((key) => quoted(row[key])))].map((row) => row.join(",")).join("\r\n");
+}
+
+// A text that begins like a formula would be run by a spreadsheet.
+function quoted(value) {
+  if (value === null || value === undefined) return "";
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function startDownload() {
+  byId("csv").addEventListener("click", () => {
+    const address = URL.createObjectURL(new Blob([csvText()], { type: "text/csv" }));
+    html("a", { href: address, download: "membench.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  });
+}
+
 // ---- panels, theme, and the start ----------------------------------------------------------------------
 
 function drawPanel(panel) {
-  const name = names[Number(panel.dataset.architecture)];
+  const name = names[Number(panel.dataset.architecture)], host = find(":scope > .multiples", panel);
+  if (host) drawOwn(host, name, panel.id);
   for (const part of all(".best", panel)) {
     const board = boards[Number(part.dataset.table)], host = find(".small", part);
     const own = board.rows.filter((row) => row.architecture === name), kind = PLOTS[board.table.sorted_by];
@@ -443,6 +637,20 @@ function drawPanel(panel) {
     host.replaceChildren(figure);
     figure.append(plot(kind, own, figure.clientWidth, 170, id, true));
   }
+}
+
+// All tracks and tasks of one architecture.
+function drawOwn(host, name, id) {
+  const some = tracks.flatMap((one) => one.track.tasks.map((task) =>
+    [one.track, task, placed(trackPlot(one.track), one.points[task.name].filter((row) => row.architecture === name))]))
+    .filter(([, , rows]) => rows.length);
+  host.hidden = !some.length;
+  const figures = some.map(([track, task]) => html("figure", {}, html("figcaption", {}, `${track.track}: ${task.name}`)));
+  host.replaceChildren(...figures);
+  some.forEach(([track, task, rows], i) => {
+    const kind = trackPlot(track, `${name}: ${track.title}, ${task.name}`);
+    figures[i].append(plot(kind, rows, figures[i].clientWidth, 190, `${id}-${i}`));
+  });
 }
 
 function copyButton(box) {
@@ -481,21 +689,30 @@ function startTheme() {
   button.hidden = false;
 }
 
+function read() {
+  state.words = byId("words").value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const key of ["task", "protocol", "counting", "axis"]) state[key] = byId(key).value;
+}
+
 function startControls() {
   const controls = byId("controls");
-  controls.addEventListener("input", () => {
-    state.words = byId("words").value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const key of ["task", "protocol", "counting"]) state[key] = byId(key).value;
-    update();
-  });
+  controls.addEventListener("input", () => { read(); update(); });
   controls.addEventListener("submit", (event) => event.preventDefault());
   controls.reset(); // browsers keep a form's values over a reload, but not what they did
   controls.hidden = false;
 }
 
 function openTarget() {
+  if (location.hash.startsWith("#?")) {
+    recall();
+    read();
+    update();
+    return;
+  }
   const panel = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
-  if (panel && panel.tagName === "DETAILS") panel.open = true;
+  if (!panel || panel.tagName !== "DETAILS") return;
+  panel.open = true;
+  panel.scrollIntoView({ behavior: "instant" }); // what was drawn meanwhile has moved it
 }
 
 function startPanels() {
@@ -507,7 +724,7 @@ function startPanels() {
   window.addEventListener("hashchange", openTarget);
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = all("#architectures details:not([open])");
+    closed = all("details:not([open])");
     for (const panel of closed) panel.open = true;
   });
   window.addEventListener("afterprint", () => { for (const panel of closed) panel.open = false; });
@@ -530,8 +747,12 @@ for (const board of boards) {
 }
 startTheme();
 startControls();
+startCompare();
+startDownload();
 startPanels();
+recall();
+read();
 update();
-openTarget();
+if (!location.hash.startsWith("#?")) openTarget();
 redrawWhenResized();
 })();

@@ -5,7 +5,7 @@ Importing it never imports torch; `build` and the other callables import torch i
 
 from membench.errors import NotApplicable
 from membench.interface.bound import Bound, Setting, Vacuous
-from membench.interface.declarations import Architecture, Task, lazy
+from membench.interface.declarations import Architecture, Names, Task, lazy
 from membench.interface.facts import Facts, Shape
 from membench.interface.hookspecs import hookimpl
 from membench.interface.options import option
@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "Facts",
     "Listener",
+    "Names",
     "NotApplicable",
     "Setting",
     "Shape",

@@ -24,12 +24,14 @@ VERBS = {
         "sweep": "Measure a grid of models and tasks, in random order.",
         "capacity": "Find how many facts one model memorises.",
         "tune": "Find the shape that holds most within a budget, and measure it.",
+        "board": "Fill the places of the board that are missing.",
         "reproduce": "Run the paper's experiments and check whether its claims hold.",
     },
     "Look": {
         "leaderboard": "Show the published board, with your records alongside.",
         "report": "Write the board as one HTML file.",
         "plot": "Plot any column of the records against any other.",
+        "ask": "Ask a measured model, and see what is right.",
         "models": "List the architectures, or show one with its options.",
         "tasks": "List the tasks, or show one with its options.",
         "plugins": "List the plugins and what each provides.",
@@ -104,7 +106,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and turn every ending into an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a scheduler that ends a job gets the same care as Ctrl-C
+    for number in _asked_to_end():
         signal.signal(number, _interrupt)
     try:
         code = _run()
@@ -112,7 +114,7 @@ def main() -> None:
         if not _interruptions or isinstance(error, SystemExit):
             raise
         code = _interrupted()  # an import that is interrupted may end in any error
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: there is nothing left to interrupt
+    _nothing_left_to_interrupt()
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -138,8 +140,22 @@ def _run() -> object:
         return 3
 
 
+def _asked_to_end() -> list[int]:
+    """A scheduler that ends a job, or a terminal that closes, gets the same care as Ctrl-C; `nohup` keeps its word."""
+    hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
+
+
+def _nothing_left_to_interrupt() -> None:
+    """Ctrl-C is ignored from here on; the others may still end a process that does not end by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _asked_to_end()[1:]:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _interrupted() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+    _nothing_left_to_interrupt()  # once is enough
+    exec("")  # Python ends by SIGINT itself, whatever our exit code, if the last exec() was interrupted: a dataclass's
     click.echo("membench: interrupted; finished trials are kept; rerun the command to continue", err=True)
     return 130
 

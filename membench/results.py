@@ -80,6 +80,43 @@ class Results:
             rows.insert(list(rows).index("accuracy") + place, name, values)
         return rows.reset_index()
 
+    def quantized(self) -> list[dict[str, Any]]:
+        """For each point and each type that its weights were rounded to: means over its seeds of what is left.
+
+        `kept` is the part of the bits that the accuracy is worth; where that is not known, it is None.
+        """
+        import numpy as np
+
+        from membench.analysis.intervals import mean_interval
+        from membench.measure.quantize import STORED, quantizations_of, quantized_name
+
+        points: dict[str, list[Record]] = {}
+        for record in self.records:
+            if record.complete:
+                points.setdefault(record.id, []).append(record)
+        rows = []
+        for some in points.values():
+            for name in quantizations_of(set.intersection(*(set(record.metrics) for record in some))):
+                accuracies = [_metric(record, quantized_name("accuracy", name)) for record in some]
+                low, high = mean_interval(np.array(accuracies), 1.0)
+                bits = _mean([_metric(record, quantized_name("bits_of_accuracy", name)) for record in some])
+                full = _mean([_metric(record, "bits_of_accuracy") for record in some])
+                rows.append(
+                    {
+                        "id": some[0].id,
+                        "model": _name(some[0]),
+                        "task": str(some[0].task["name"]),
+                        "weights": name,
+                        "accuracy": _mean(accuracies),
+                        "low": low,
+                        "high": high,
+                        "bits_of_accuracy": None if math.isnan(bits) else bits,
+                        "kept": bits / full if full > 0 else None,
+                        "stored_bits": _mean([_metric(record, quantized_name(STORED, name)) for record in some]),
+                    }
+                )
+        return rows
+
     def plot(
         self,
         x: str,
@@ -179,9 +216,10 @@ class Results:
         notes = [f"{len(failed)} of {len(self)} trials failed:"] if failed else []
         notes += [f"  {_name(record)}, seed {record.seed}: {record.error}" for record in failed[:SHOWN_ERRORS]]
         notes += [f"  and {len(failed) - SHOWN_ERRORS} more, in .failed"] if len(failed) > SHOWN_ERRORS else []
-        where = f" in {self.folder}" if self.folder else ""
-        new = "" if self.ran is None else f"{self.ran} new, {len(self) - self.ran} found as records"
-        return [*notes, (new or f"{len(self)} records") + where]
+        if self.ran is None:
+            return [*notes, f"{len(self)} records" + (f" in {self.folder}" if self.folder else "")]
+        new = f"{self.ran} trials run, {len(self) - self.ran} reused"
+        return [*notes, new + (f" from {self.folder}" if self.folder else "")]
 
 
 def _names(given: str | Sequence[str]) -> list[str]:
@@ -194,6 +232,15 @@ def _text(value: Any) -> str:
     from membench.analysis.trial_frame import value_text
 
     return ",".join(map(_text, value)) if isinstance(value, (list, tuple, range)) else value_text(value)
+
+
+def _metric(record: Record, name: str) -> float:
+    value = record.metrics.get(name)
+    return math.nan if value is None else float(value)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def _name(record: Record) -> str:

@@ -98,7 +98,9 @@ class Capacity:
     def _draw(self, path: Path | None) -> Figure:
         from membench.capacity_search.plot import draw_capacity
 
-        return draw_capacity(self.measurements, self.thresholds, self.peak, self.subject.title, path)
+        return draw_capacity(
+            self.measurements, self.thresholds, self.peak, self.subject.title, path, metric=self.subject.metric
+        )
 
     def as_json(self) -> dict[str, Any]:
         trial = self.subject.base
@@ -111,6 +113,7 @@ class Capacity:
             "protocol": trial.protocol.name,
             "protocol_config": asdict(trial.protocol_config),
             "vary": self.subject.vary,
+            "metric": self.subject.metric,
             "seeds": [one.seed for one in self.subject.trials],
             "thresholds": [_plain(asdict(one)) for one in self.thresholds],
             "peak": _plain(asdict(self.peak)) if self.peak else None,
@@ -130,17 +133,41 @@ class Capacity:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headers, and a row of texts for each number of facts."""
         own = [] if self.subject.vary == "T0" else [self.subject.vary]
-        headers = [*own, "facts", "load", "accuracy", *map(level_words, self.levels), "bits/parameter"]
+        headers = [
+            *own,
+            "facts",
+            "load",
+            "accuracy",
+            *self._recall,
+            *(self._words(level) for level in self.levels),
+            "bits/parameter",
+        ]
         rows = []
         for row in self.rows:
             seeds = [f"{round(part * row.seeds)} of {row.seeds}" for part in row.reached]
-            numbers = [str(row.facts), f"{row.load:.3g}", f"{row.accuracy:.4f}", *seeds, f"{row.bits:.3f}"]
+            numbers = [
+                str(row.facts),
+                f"{row.load:.3g}",
+                f"{row.accuracy:.4f}",
+                *(f"{row.score:.4f}" for _ in self._recall),
+                *seeds,
+                f"{row.bits:.3f}",
+            ]
             rows.append([*([str(row.value)] if own else []), *numbers])
         return headers, rows
 
     def sentences(self) -> list[str]:
         """One on each threshold, and one on the peak."""
-        return [*map(threshold_words, self.thresholds), *([_peak_words(self.peak)] if self.peak else [])]
+        words = [threshold_words(one, self._words(one.level)) for one in self.thresholds]
+        return [*words, *([_peak_words(self.peak)] if self.peak else [])]
+
+    @property
+    def _recall(self) -> list[str]:
+        """The metric, if it is not the accuracy, which every table has."""
+        return [] if self.subject.metric == "accuracy" else [self.subject.metric]
+
+    def _words(self, level: float) -> str:
+        return f"{self.subject.metric} of {level:g}" if self._recall else level_words(level)
 
     def __repr__(self) -> str:
         from membench.analysis.tables import as_text
@@ -168,11 +195,11 @@ def level_words(level: float) -> str:
     return "all right" if level == 1 else f"{100 * level:g} % right"
 
 
-def threshold_words(one: Threshold) -> str:
+def threshold_words(one: Threshold, words: str = "") -> str:
     """One sentence."""
-    words = level_words(one.level)
+    words = words or level_words(one.level)
     if one.status == "at least":
-        return f"{words}: at least {one.facts:.0f} facts (load {one.load:.3g}); nothing larger was to be tried"
+        return f"{words}: at least {one.facts:.0f} facts (load {one.load:.3g}); the search ended there"
     if one.status == "below":
         return f"{words}: not even {one.facts:.0f} fact{'' if one.facts == 1 else 's'}"
     interval = f"(95 % {one.low:.4g} to {one.high:.4g})"

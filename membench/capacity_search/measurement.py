@@ -18,9 +18,15 @@ class Measurement:
     load: float  # bits asked for, for each parameter
     accuracy: float
     bits: float  # memorised, for each parameter
+    recall: float | None = None  # the metric that decides, where that is not the accuracy
+
+    @property
+    def score(self) -> float:
+        """What has to reach a level."""
+        return self.accuracy if self.recall is None else self.recall
 
     def reaches(self, level: float) -> bool:
-        return self.accuracy >= level - 1e-12
+        return self.score >= level - 1e-12
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Summary:
     accuracy: float
     bits: float
     reached: tuple[float, ...]  # for each level, the fraction of seeds that reach it
+    score: float
 
 
 def summarise(done: Sequence[Measurement], levels: Sequence[float]) -> list[Summary]:
@@ -52,4 +59,5 @@ def _summary(some: Sequence[Measurement], levels: Sequence[float]) -> Summary:
         float(np.mean([one.accuracy for one in some])),
         float(np.mean([one.bits for one in some])),
         tuple(float(np.mean([one.reaches(level) for one in some])) for level in levels),
+        float(np.mean([one.score for one in some])),
     )

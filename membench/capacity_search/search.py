@@ -10,7 +10,8 @@ import numpy as np
 
 from membench.capacity_search.measurement import Measurement, Summary, summarise
 from membench.capacity_search.threshold import crossing
-from membench.errors import UsageError
+from membench.errors import UsageError, unknown
+from membench.measure.metrics import RECALLS, recall_name
 
 PEAK_RESOLUTION = 0.5  # a peak is flat, and near it nothing is gained by looking closer
 PEAK_GAIN = 0.02  # what a doubling must gain for the peak to be sought further up
@@ -86,6 +87,35 @@ def _between(left: Summary, right: Summary, resolution: float) -> set[int]:
     if right.value <= (1 + resolution) * left.value or right.value - left.value < 2:
         return set()
     return {min(max(round(math.sqrt(left.value * right.value)), left.value + 1), right.value - 1)}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What counts as memorised: values of one metric, the highest first."""
+
+    values: tuple[float, ...]
+    metric: str = "accuracy"
+
+    @classmethod
+    def parse(cls, text: str) -> Levels:
+        """`1,0.99` are accuracies, `recall@5=0.99` is how often the right answer is among the first five."""
+        name, equals, numbers = text.rpartition("=")
+        try:
+            values = check_levels(float(part) for part in numbers.split(","))
+        except ValueError:
+            raise UsageError(
+                f"--at {text}: give accuracies above 0 and up to 1, such as 1,0.99, or one metric as in recall@5=0.99"
+            ) from None
+        return cls(values, _metric(name.strip()) if equals else "accuracy")
+
+
+def _metric(name: str) -> str:
+    valid = ("accuracy", *map(recall_name, RECALLS))
+    if name == "recall@1":
+        return "accuracy"
+    if name not in valid:
+        raise unknown("metric of --at", name, valid, f"there are: {', '.join(valid)}")
+    return name
 
 
 def check_levels(levels: Iterable[float]) -> tuple[float, ...]:

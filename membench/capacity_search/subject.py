@@ -25,9 +25,10 @@ class Subject:
 
     trials: Sequence[Trial]  # the point as it was asked for, one trial for each seed
     vary: str
+    metric: str = "accuracy"  # that has to reach a level
 
     @classmethod
-    def of(cls, trials: Sequence[Trial], vary: str, task_options: Sequence[str]) -> Subject:
+    def of(cls, trials: Sequence[Trial], vary: str, task_options: Sequence[str], metric: str = "accuracy") -> Subject:
         """UsageError for a grid, or for a task on which nothing can be varied or wholly right."""
         if vary not in VARIED:
             raise unknown("option to vary", vary, VARIED, f"there are: {', '.join(VARIED)}")
@@ -49,7 +50,10 @@ class Subject:
             raise UsageError(
                 f"-T {name}: capacity chooses {name} itself; leave it out, or vary another option with --vary"
             )
-        subject = cls(trials, vary)
+        subject = cls(trials, vary, metric)
+        answers = subject.shape.answers
+        if metric != "accuracy" and answers <= int(metric.partition("@")[2]):
+            raise UsageError(f"--at {metric}: with A={answers} answers the right one is always among them")
         if not draw_facts(task, subject.config(subject.first), 0).is_association:
             raise UsageError(f"task '{task.name}' asks for distributions; capacity needs facts with one answer each")
         return subject
@@ -102,8 +106,12 @@ class Subject:
     def measurement(self, record: Record, trial: Trial) -> Measurement:
         """What a trial of this subject showed."""
         config, answers = trial.task_config, trial.task.shape(trial.task_config).answers
+        if self.metric not in record.metrics:
+            raise UsageError(
+                f"a record of {trial.describe()} was made before {self.metric} was measured; use another --out"
+            )
         parameters, bits = record.size["parameters"], record.metrics["bits_per_parameter"]
-        accuracy = record.metrics["accuracy"]
+        accuracy, score = record.metrics["accuracy"], record.metrics.get(self.metric)
         return Measurement(
             value=getattr(config, self.vary),
             seed=trial.seed,
@@ -111,4 +119,5 @@ class Subject:
             load=config.T0 * math.log2(answers) / parameters if parameters else math.nan,
             accuracy=math.nan if accuracy is None else accuracy,
             bits=math.nan if bits is None else bits,
+            recall=None if self.metric == "accuracy" else math.nan if score is None else score,
         )

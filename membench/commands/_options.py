@@ -57,7 +57,7 @@ def _memory(context: click.Context, parameter: click.Parameter, text: str | None
     return None if text is None else parse_memory(text)
 
 
-def _names(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+def names(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
@@ -165,8 +165,8 @@ def track_option(command: F) -> F:
         "--track",
         multiple=True,
         metavar="NAME",
-        callback=_names,
-        help="Also tell an experiment tracker: trackio, wandb, mlflow, or one of a plugin.",
+        callback=names,
+        help="Also tell an experiment tracker: trackio, wandb, mlflow, or any that a plugin provides.",
     )
     @functools.wraps(command)
     def wrapped(*arguments: Any, execution: Execution, track: tuple[str, ...], **more: Any) -> Any:
@@ -181,7 +181,7 @@ suite_options = _all(
                  help="What to measure."),
     click.option("--baseline", "path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="The baseline; by default baselines/SUITE.json."),
-    click.option("--model", "models", multiple=True, metavar="NAME", callback=_names,
+    click.option("--model", "models", multiple=True, metavar="NAME", callback=names,
                  help="Only these architectures of the suite (comma-separated)."),
     click.option("--seeds", callback=parse_seeds, help="How many seeds, or which, instead of the suite's."),
     click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",

@@ -73,17 +73,32 @@ def show_results(results: Results, as_json: bool, more: Mapping[str, Any] | None
     found = len(results) - ran
     if as_json:
         shown = {"rows": rows_as_json(rows), "records": str(results.folder), "ran": ran, "found": found}
+        shown |= {"quantized": rounded} if (rounded := results.quantized()) else {}
         print_json({**(more or {}), **shown, "failed": _failures(results), "notes": _notes(results)})
         return
     out = console()
     for board in boards(rows, rank=False, width=out.width):
         out.print(board)
+    if rounded := results.quantized():
+        out.print(_quantized_table(rounded))
     parts = {f"{record.task['name']}/{record.architecture['name']}" for record in results.records}
     folders = ", ".join(f"{results.folder}/{part}" for part in sorted(parts))
-    out.print(f"{ran} new, {found} found as records in {escape(folders)}", soft_wrap=True)
+    out.print(f"{ran} trials run, {found} reused from {escape(folders)}", soft_wrap=True)
     for note in _notes(results)[:SHOWN_NOTES]:
         out.print(f"note: {note}", soft_wrap=True, markup=False)
     out.print(f"Next: membench leaderboard {results.folder}", style="dim", soft_wrap=True, markup=False)
+
+
+def _quantized_table(rounded: Sequence[Mapping[str, Any]]) -> Table:
+    """What rounding the weights leaves, beside what they hold as they were trained."""
+    table = listing("\nRounded after training", "weights", "accuracy", "interval", "bits kept", "stored", "model")
+    for row in rounded:
+        low, high = row["low"], row["high"]
+        interval = f"{low:.3f}-{high:.3f}" if low == low else "-"
+        kept = "-" if row["kept"] is None else f"{100 * row['kept']:.1f} %"
+        stored = f"{row['stored_bits']:,.0f}"
+        table.add_row(row["weights"], f"{row['accuracy']:.4f}", interval, kept, stored, escape(row["model"]))
+    return table
 
 
 def _failures(results: Results) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def bounds(
 
     Each bound on the architecture is shown with its value, or with the reason why it has none. A
     guarantee is reached by some weights; a limit is exceeded by none; an order is known only up to a
-    constant, so nothing can pass or fail it.
+    constant, so nothing can pass or fail it; what is reported was measured by others, elsewhere.
 
     \b
     membench bounds --model aot --task bigram
@@ -82,7 +82,7 @@ def bounds(
 def _one(point: PointBounds, evaluated: Bounds) -> tuple[Table, Table]:
     """What the bounds say, and a table of those that say nothing here and why."""
     speaking = listing(escape(point.title), "bound", "says", "by")
-    silent = listing("\nSilent here", "bound", "why")
+    silent = listing("\nNot applicable here", "bound", "why")
     for value in point.values:
         bound = evaluated.known[value.name]
         if applies(value):

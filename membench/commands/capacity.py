@@ -8,24 +8,20 @@ import click
 from rich.markup import escape
 
 from membench.analysis.figure_style import check_figure_path
-from membench.capacity_search.search import check_levels
+from membench.capacity_search.search import Levels
 from membench.capacity_search.subject import VARIED
 from membench.commands._options import execution_options, json_option, out_option, plugin_options, point_options
 from membench.commands._output import listing, print_json
 from membench.engine.execution import Execution
-from membench.errors import UsageError
 from membench.plan.request import Request
 from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.capacity import find
 
 
-def parse_levels(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
-    """`1,0.99` as numbers above 0 and up to 1, largest first."""
-    try:
-        return check_levels(float(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"--at {text}: give accuracies above 0 and up to 1, such as 1,0.99") from None
+def parse_levels(context: click.Context, parameter: click.Parameter, text: str) -> Levels:
+    """`1,0.99` as accuracies, or `recall@5=0.99`."""
+    return Levels.parse(text)
 
 
 @click.command()
@@ -33,7 +29,7 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
 @click.option("--vary", type=click.Choice(VARIED), default="T0", show_default=True,
               help="T0: more facts of the same task; N: larger vocabularies, with all their contexts.")  # fmt: skip
 @click.option("--at", "levels", default="1,0.99", show_default=True, callback=parse_levels,
-              help="Accuracies that count as memorised.")  # fmt: skip
+              help="Accuracies that count as memorised, or recall@5=0.99.")  # fmt: skip
 @click.option("--resolution", default=0.1, show_default=True, type=click.FloatRange(0.001, 1),
               help="Relative width of the bracket around a threshold.")  # fmt: skip
 @click.option("--largest", type=click.IntRange(min=2), help="Upper limit for the varied option.")
@@ -45,7 +41,7 @@ def parse_levels(context: click.Context, parameter: click.Parameter, text: str) 
 def capacity(
     request: Request,
     vary: str,
-    levels: tuple[float, ...],
+    levels: Levels,
     resolution: float,
     largest: int | None,
     execution: Execution,
@@ -63,6 +59,7 @@ def capacity(
 
     \b
     membench capacity --model aot --task bigram -T N=50 -M d=10 -M H=4
+    membench capacity --model linear-memory --task recall --at recall@5=0.99
     membench capacity --model linear-memory --task ngram -T S=1 --vary N -M d=16
     """
     check_figure_path(plot)
@@ -80,5 +77,5 @@ def capacity(
         table.add_row(*row)
     console().print(table)
     new, old = result.ran, len(result.measurements) - result.ran
-    for sentence in (*result.sentences(), f"{new} new, {old} found as records in {result.store.root}"):
+    for sentence in (*result.sentences(), f"{new} trials run, {old} reused from {result.store.root}"):
         console().print(escape(sentence), soft_wrap=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.markup import escape
 
 from membench.commands._options import json_option, plugin_options
+from membench.commands._output import listing
 from membench.errors import UsageError
 from membench.measure.size import ALL, COUNTS
 from membench.plan.budget import parse_budget
@@ -42,6 +44,7 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 @click.option(
     "--explain", metavar="ROW", help="Show where a row comes from: a rank, an architecture, or the start of an id."
 )
+@click.option("--history", is_flag=True, help="Who held each first place, since when, and by how much.")
 @click.option(
     "--format",
     "form",
@@ -68,6 +71,7 @@ def leaderboard(
     count: str,
     no_published: bool,
     explain: str | None,
+    history: bool,
     form: str,
     plot: Path | None,
     as_json: bool,
@@ -89,6 +93,9 @@ def leaderboard(
     from membench_leaderboard.gather import no_collection
 
     form = "json" if as_json else form
+    if history:
+        _show_history(form)
+        return
     if explain is not None and form not in EXPLANATIONS:
         raise UsageError(f"--explain --format {form}: an explanation is printed as {' or '.join(EXPLANATIONS)}")
     with no_collection():
@@ -103,3 +110,24 @@ def leaderboard(
 
             click.echo(f"wrote {draw(rows, plot)}", err=True)
         click.echo(FORMATS[form](board) if explain is None else EXPLANATIONS[form](board, explain))
+
+
+def _show_history(form: str) -> None:
+    from dataclasses import asdict
+
+    from membench.printing import as_json
+    from membench_leaderboard.first_places import history_table, read_history
+
+    history = read_history()
+    if form not in ("table", "json"):
+        raise UsageError(f"--history --format {form}: the history is printed as table or json")
+    if form == "json":
+        click.echo(as_json([asdict(one) for one in history]))
+    elif not history:
+        click.echo("Nobody has taken a first place of a track yet.")
+    else:
+        headers, rows = history_table(history)
+        table = listing("First places, the newest holder of each first", *headers)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console().print(table)

@@ -41,8 +41,8 @@ def _epilog() -> str:
     """The experiments, for --help; generated, so that it cannot drift."""
     lines = ["\b", "Experiments:"]
     for name in experiments.names():
-        lines.append(f"  {name:<9} {experiments.load(name).title}")
-    return "\n".join([*lines, f"  {ALL:<9} All of them"])
+        lines.append(f"  {name:<13} {experiments.load(name).title}")
+    return "\n".join([*lines, f"  {ALL:<13} All of them"])
 
 
 @click.command(epilog=_epilog())
@@ -131,7 +131,7 @@ def _run_shard(planned: Run, as_json: bool) -> None:
     if as_json:
         print_json({"trials": len(results), "ran": results.ran, "records": str(results.folder)})
     else:
-        click.echo(f"{results.ran} new, {len(results) - (results.ran or 0)} found as records in {results.folder}")
+        click.echo(f"{results.ran} trials run, {len(results) - (results.ran or 0)} reused from {results.folder}")
         click.echo("with the records of all shards, the same command without --shard draws the figures")
     fail_if_any(results.records)
 

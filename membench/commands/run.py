@@ -25,7 +25,7 @@ from membench.interface.options import options_of
 from membench.measure.size import ALL, COUNTS
 from membench.plan.request import Request
 from membench.plan.shard import Shard
-from membench.verbs.arguments import EACH, budgets_of, load_registry
+from membench.verbs.arguments import EACH, budgets_of, load_registry, quantizations
 from membench.verbs.run import carry_out, prepare
 
 
@@ -60,6 +60,12 @@ def _protocol_help() -> str:
 @click.option(
     "--floor", is_flag=True, help="Also find the divergence floor for the model's d; takes seconds per trial."
 )
+@click.option(
+    "--quantize",
+    metavar="NAMES",
+    default="",
+    help="Also round the weights after training and ask again: int8, int4, bfloat16 (comma-separated).",
+)
 @click.option("--keep-weights", is_flag=True, help="Save the weights beside each record, for membench submit.")
 @shard_option
 @out_option
@@ -73,6 +79,7 @@ def run(
     count: str,
     execution: Execution,
     floor: bool,
+    quantize: str,
     keep_weights: bool,
     shard: Shard | None,
     out: Path,
@@ -93,7 +100,7 @@ def run(
     membench run --model all --task bigram --budget 3k,10k,30k
     """
     request = replace(request, budgets=budgets_of(budget, count))
-    execution = replace(execution, floor=floor, keep_weights=keep_weights)
+    execution = replace(execution, floor=floor, keep_weights=keep_weights, quantize=quantizations(quantize))
     planned = prepare(load_registry(files, block), request, execution, out, overwrite=overwrite, shard=shard)
     if dry_run:
         _announce(planned, as_json)

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Architecture(Generic[C]):
     check: Callable[[Shape, C], None] | None = None  # raises ValueError when config and shape do not fit; no torch
     bottleneck: Callable[[C], int] | None = None  # the dimension that the logits are a linear function of
     identifiable: Callable[[Shape, C], int] | None = None  # directions of the parameters that change the function
+    active: Callable[[Shape, C], int] | None = None  # parameters that a question uses, where `build` reads more
+    state: Callable[[Shape, C], int] | None = None  # numbers carried from one position to the next
     embeddings: tuple[str, ...] = ()  # prefixes of parameters that are tables over tokens or positions
     constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default
     kernel: Kernel | None = None  # fused training of many replicas; optional, never needed
@@ -69,6 +71,13 @@ class Architecture(Generic[C]):
         return f"needs {' and '.join(absent)}: pip install {lines}" if absent else ""
 
 
+class Names(NamedTuple):
+    """What the numbers of a task stand for, so that a person can ask and read answers."""
+
+    tokens: tuple[str, ...]  # N
+    answers: tuple[str, ...]  # A
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(Generic[C]):
     """A family of facts. `version` changes whenever the same config and seed would give other facts."""
@@ -80,4 +89,6 @@ class Task(Generic[C]):
     shape: Callable[[C], Shape]  # known before any facts are drawn
     sample: Callable[[C, np.random.Generator], Facts]  # drawn from this generator and nothing else
     contexts: Callable[[C], int] | None = None  # how many it samples, so that what would not fit is refused at once
+    names: Callable[[C], Names] | None = None  # of tokens and answers; without it they are numbers
+    attribution: str = ""  # where data come from and their licence; in every record
     origin: Origin = UNKNOWN  # set by the registry

@@ -169,7 +169,9 @@ def expand(config: type[C], given: Mapping[str, str], owner: str, listing: str) 
         try:
             axes[name] = _values(known[name], text)
         except _EmptyRange as error:
-            mistakes.append(f"{owner}: {name}={text}: {error} holds nothing; a range is START:END or START:END:STEP")
+            mistakes.append(
+                f"{owner}: {name}={text}: {error} is empty; a range is START:END or START:END:STEP, with START <= END"
+            )
         except ValueError as error:
             mistakes.append(f"{owner}: {name}={error}: {known[name].valid()} is needed")
     required = [name for name, one in known.items() if one.default is MISSING and name not in given]

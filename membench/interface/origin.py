@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import bz2
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution
@@ -86,7 +88,7 @@ def _imported_beside(path: Path, folder: Path) -> Iterator[Path]:
     """Found by reading, not by running: some are only imported when a model is built."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it will say what is wrong
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # importing it will say what is wrong
         return
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -96,9 +98,10 @@ def _imported_beside(path: Path, folder: Path) -> Iterator[Path]:
             names.add(node.module)
     for name in sorted(names):
         top = folder / name.partition(".")[0]
-        if top.with_suffix(".py").is_file():
+        # not Path.is_file, which raises for a name that is too long for a file
+        if os.path.isfile(top.with_suffix(".py")):
             yield top.with_suffix(".py")
-        elif (top / "__init__.py").is_file():
+        elif os.path.isfile(top / "__init__.py"):
             yield from sorted(top.rglob("*.py"))
 
 
@@ -114,7 +117,7 @@ def _direct_url(distribution: Distribution) -> dict[str, Any]:
     """What pip noted when it did not install from an index: version control, or a folder."""
     try:
         found = json.loads(distribution.read_text("direct_url.json") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) and all(isinstance(found.get(key, {}), dict) for key in _PARTS) else {}
 
@@ -122,17 +125,37 @@ def _direct_url(distribution: Distribution) -> dict[str, Any]:
 _PARTS = ("vcs_info", "dir_info")
 
 
+def files_of_package(module: str) -> list[Path]:
+    """All files of the package that a module is in, found without importing it; none if it is not there."""
+    try:
+        spec = find_spec(module.partition(".")[0])
+    except ValueError:  # of a module that was made in this process
+        return []
+    if spec is None:
+        return []
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
+    files = [file for file in files if file.parent.name != "__pycache__"]
+    return files or ([Path(spec.origin)] if spec.origin else [])
+
+
+def compressed_bytes(files: Iterable[Path]) -> int:
+    """Of files together, data among them too: any could hold answers.
+
+    By bzip2, whose output depends on no version: a verifier gets the same number.
+    """
+    return len(bz2.compress(b"".join(file.read_bytes() for file in files)))
+
+
 def _digest_of_package(module: str) -> str | None:
     """Of all sources of the package that a module is in."""
-    spec = find_spec(module.partition(".")[0])
-    if spec is None:
+    files = files_of_package(module)
+    if not files:
         return None
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    files = sorted(file for folder in folders for file in folder.rglob("*") if file.suffix in SOURCES)
-    files = files or ([Path(spec.origin)] if spec.origin else [])
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+        if file.suffix in SOURCES:
+            digest.update(f"{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 
 

@@ -19,7 +19,16 @@ from membench.interface import hookspecs
 from membench.interface.bound import Bound, Direction, Quantity
 from membench.interface.declarations import Architecture, Task
 from membench.interface.options import options_of
-from membench.interface.origin import BUILT_IN, HERE, Origin, origin_of, origin_of_file
+from membench.interface.origin import (
+    BUILT_IN,
+    HERE,
+    Origin,
+    compressed_bytes,
+    files_of,
+    files_of_package,
+    origin_of,
+    origin_of_file,
+)
 from membench.interface.process_state import process_state_kept
 from membench.interface.tracker import Tracker
 from membench.printing import plugin_speaks
@@ -29,8 +38,8 @@ PROVIDED = ("architectures", "tasks", "bounds", "trackers")  # fields of Plugin,
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # what may be part of a path and of a command line
 NAME_WORDS = "a name is at most 100 letters, digits, '.', '_' and '-'"
 CALLED = {  # fields that are functions, and whether they may be missing
-    Architecture: {"build": False, "check": True, "bottleneck": True, "identifiable": True, "kernel": True,
-                   "for_budget": True},
+    Architecture: {"build": False, "check": True, "bottleneck": True, "identifiable": True, "active": True,
+                   "state": True, "kernel": True, "for_budget": True},
     Task: {"shape": False, "sample": False, "contexts": True},
     Bound: {"value": False},
     Tracker: {"open": False},
@@ -49,6 +58,7 @@ class Plugin:
     tasks: tuple[Task[Any], ...] = ()
     bounds: tuple[Bound, ...] = ()
     trackers: tuple[Tracker, ...] = ()
+    module: str = ""  # that its entry point names; a file has none
 
     @property
     def distribution(self) -> str:
@@ -151,6 +161,13 @@ class Registry:
         """The architectures whose models can be built here: all that `all` stands for."""
         return {name: one for name, one in self.architectures.items() if not one.missing}
 
+    def code_bytes(self, name: str) -> int | None:
+        """Of the compressed source of the plugin that has an architecture; None of a class that no file holds."""
+        plugin = next(one for one in self.plugins if any(item.name == name for item in one.architectures))
+        file = Path(split_target(plugin.distribution)[0])
+        files = files_of_package(plugin.module) if plugin.module else files_of(file) if file.is_file() else []
+        return compressed_bytes(files) if files else None
+
     def task(self, name: str) -> Task[Any]:
         known = self.tasks
         self._require("task", name, known, "list them with: membench tasks")
@@ -201,7 +218,7 @@ class Registry:
         raise unknown(kind, name, known, listing + note)
 
     def _from_entry_point(self, entry: EntryPoint) -> Plugin:
-        return self._load(Plugin(entry.name, origin_of(entry.dist, entry.module)), entry.load)
+        return self._load(Plugin(entry.name, origin_of(entry.dist, entry.module), module=entry.module), entry.load)
 
     def _from_file(self, target: str) -> Plugin:
         """A plugin module, or with path.py:Class an architecture made of a class or function in any module."""
@@ -227,7 +244,7 @@ class Registry:
                 module = load()
                 found = ((_adapted(module, target),), (), (), ()) if target else _contributions(module)
             provided: list[Any] = [tuple(replace(one, origin=row.origin) for one in some) for some in found]
-            return Plugin(row.name, row.origin, row.status, row.reason, *provided)
+            return replace(row, **dict(zip(PROVIDED, provided, strict=True)))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may even call sys.exit
@@ -319,7 +336,9 @@ def _check_choice(item: Any, field: str, valid: Sequence[str]) -> None:
 def _check_embeddings(item: Architecture[Any]) -> None:
     given: Any = item.embeddings
     if not isinstance(given, (tuple, list)) or not all(isinstance(one, str) and one for one in given):
-        raise TypeError(f"embeddings of '{item.name}' are {_shown(given)}; they are prefixes, such as ('embed.',)")
+        raise TypeError(
+            f"embeddings of '{item.name}' are {_shown(given)}; they are a tuple of names, such as ('embed',)"
+        )
 
 
 def _shown(value: object) -> str:

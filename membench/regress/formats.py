@@ -52,7 +52,7 @@ def summary(comparisons: Comparisons) -> list[str]:
     if not comparisons.rows:
         return []
     counts = ", ".join(f"{count} {verdict}" for verdict, count in comparisons.counts().items())
-    rule = f"A loss fails if it is larger than what counts and p < {LEVEL:g}"
+    rule = f"A loss fails if it exceeds what counts as one and p < {LEVEL:g}"
     family = f"the {comparisons.family} of {len(comparisons.rows)} comparisons that could fail"
     return [f"{counts}. {rule}, corrected for {family}."]
 

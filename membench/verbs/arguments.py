@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from membench.engine.execution import Execution, parse_memory
-from membench.errors import UsageError
+from membench.errors import UsageError, unknown
 from membench.execute.executor import check_executor
 from membench.interface.registry import PROVIDED, Registry, Selection, split_target
+from membench.measure.quantize import BITS
 from membench.measure.size import COUNTS
 from membench.plan.budget import Budget, parse_budget
 from membench.printing import printable
@@ -30,11 +31,20 @@ def say(text: str) -> None:
     print(f"membench: {printable(text)}", file=sys.stderr)
 
 
+def selection_of(plugins: Paths = (), block: Sequence[str] = ()) -> Selection:
+    files = [os.fspath(file) for file in ([plugins] if isinstance(plugins, (str, os.PathLike)) else plugins)]
+    return Selection.from_environment(files, block)
+
+
 def load_registry(plugins: Paths = (), block: Sequence[str] = ()) -> Registry:
     """The plugins that were asked for. One that does not load stops nobody, but whoever named its file is told."""
-    files = [os.fspath(file) for file in ([plugins] if isinstance(plugins, (str, os.PathLike)) else plugins)]
-    registry = Registry(Selection.from_environment(files, block))
-    named = {Path(file).stem for file in files}
+    return load(selection_of(plugins, block))
+
+
+def load(selection: Selection) -> Registry:
+    """The same for a selection."""
+    registry = Registry(selection)
+    named = {Path(file).stem for file in selection.files}
     for plugin in registry.plugins:
         if plugin.name in named and plugin.status == "failed":
             say(f"plugin '{plugin.name}' did not load: {plugin.reason}")
@@ -53,6 +63,15 @@ def check_plugin_files(files: Sequence[str]) -> None:
 def several(given: Any) -> list[Any]:
     """One thing, or some: a text is one."""
     return [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+
+
+def quantizations(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The types that weights are to be rounded to, each once. UsageError for one that there is not."""
+    names = [name.strip() for one in several(given) for name in one.split(",") if name.strip()]
+    for name in names:
+        if name not in BITS:
+            raise unknown("type to round weights to", name, BITS, f"there are: {', '.join(BITS)}")
+    return tuple(name for name in BITS if name in names)
 
 
 def models_of(model: Model | Sequence[Model], registry: Registry) -> list[str]:

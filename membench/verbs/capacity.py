@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from membench.capacity_search.capacity import Capacity
-from membench.capacity_search.search import check_levels
+from membench.capacity_search.search import Levels, check_levels
 from membench.capacity_search.subject import Subject
 from membench.engine.execution import Execution
 from membench.interface.registry import Registry
@@ -36,7 +36,7 @@ def capacity(
     protocol: str = "converged",
     seeds: Seeds = 5,
     vary: str = "T0",
-    at: float | Iterable[float] = (1.0, 0.99),
+    at: float | str | Iterable[float] = (1.0, 0.99),
     resolution: float = 0.1,
     largest: int | None = None,
     out: str | os.PathLike[str] = "results",
@@ -57,8 +57,8 @@ def capacity(
     """Find how many facts one model memorises, as `membench capacity` does.
 
     `threshold` of what comes back is the number that half of the seeds memorise wholly, with its interval;
-    `thresholds` has one for each accuracy in `at`. The other words are those of `membench.run`. A trial that fails
-    is a PluginError, because nothing can be searched without it.
+    `thresholds` has one for each accuracy in `at`, which may also be a text such as "recall@5=0.99". The other words
+    are those of `membench.run`. A trial that fails is a PluginError, because nothing can be searched without it.
     """
     registry = load_registry(plugins, block)
     execution = execution_of(
@@ -74,7 +74,10 @@ def capacity(
         protocol_options=texts_of(P),
         seeds=seeds_of(seeds),
     )
-    levels = check_levels([at] if isinstance(at, (int, float)) else at)
+    if isinstance(at, str):
+        levels = Levels.parse(at)
+    else:
+        levels = Levels(check_levels([at] if isinstance(at, (int, float)) else at))
     return find(
         registry, request, execution, Path(out), vary=vary, levels=levels, resolution=resolution, largest=largest,
         show=progress,
@@ -88,16 +91,16 @@ def find(
     out: Path,
     *,
     vary: str,
-    levels: tuple[float, ...],
+    levels: Levels,
     resolution: float,
     largest: int | None,
     show: bool = True,
 ) -> Capacity:
     """The search, with all that can be wrong with what was asked for found before it starts."""
-    subject = Subject.of(plan(registry, request), vary, request.task_options)
+    subject = Subject.of(plan(registry, request), vary, request.task_options, levels.metric)
     store = Store(out)
     store.check()
     return Capacity.find(
-        subject, levels, resolution=resolution, largest=largest, store=store, registry=registry, execution=execution,
-        show=show,
+        subject, levels.values, resolution=resolution, largest=largest, store=store, registry=registry,
+        execution=execution, show=show,
     )  # fmt: skip

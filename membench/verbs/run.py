@@ -27,6 +27,7 @@ from membench.verbs.arguments import (
     execution_of,
     load_registry,
     models_of,
+    quantizations,
     say,
     seeds_of,
     several,
@@ -47,6 +48,7 @@ def run(
     count: str = "all",
     floor: bool = False,
     keep_weights: bool = False,
+    quantize: str | Sequence[str] = (),
     overwrite: bool = False,
     shuffle: bool = False,
     shard: str | None = None,
@@ -88,7 +90,9 @@ def run(
         seeds=seeds_of(seeds),
         budgets=budgets_of(budget, count),
     )
-    execution = replace(execution, floor=floor, keep_weights=keep_weights, track=tuple(several(track)))
+    execution = replace(
+        execution, floor=floor, keep_weights=keep_weights, quantize=quantizations(quantize), track=tuple(several(track))
+    )
     part = Shard.parse(shard) if shard else None
     planned = prepare(registry, request, execution, Path(out), overwrite=overwrite, shuffle=shuffle, shard=part)
     return carry_out(planned, show=progress)

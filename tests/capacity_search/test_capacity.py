@@ -13,7 +13,7 @@ import pytest
 
 from membench.capacity_search.capacity import threshold_words
 from membench.capacity_search.measurement import Measurement, summarise
-from membench.capacity_search.search import Search
+from membench.capacity_search.search import Levels, Search
 from membench.capacity_search.subject import Subject
 from membench.capacity_search.threshold import crossing, peak, threshold
 from membench.commands.capacity import parse_levels
@@ -130,8 +130,13 @@ def test_the_crossing_is_that_of_the_isotonic_regression(reached: Sequence[float
 
 def test_levels_are_accuracies() -> None:
     context, parameter = click.Context(click.Command("capacity")), click.Option(["--at"])
-    assert parse_levels(context, parameter, "0.99,1") == (1.0, 0.99)
-    for text in ("", "99", "0", "nan", "all"):
+    assert parse_levels(context, parameter, "0.99,1") == Levels((1.0, 0.99))
+    assert parse_levels(context, parameter, "recall@5=0.99") == Levels((0.99,), "recall@5")
+    assert parse_levels(context, parameter, "recall@1=0.9") == Levels((0.9,))
+    for text in ("recall@0=0.99", "recall@3=0.99", "recal@5=1"):
+        with pytest.raises(UsageError, match="unknown metric of --at"):
+            parse_levels(context, parameter, text)
+    for text in ("", "99", "0", "nan", "all", "recall@5", "recall@5=2"):
         with pytest.raises(UsageError, match="accuracies above 0 and up to 1"):
             parse_levels(context, parameter, text)
 
@@ -232,6 +237,6 @@ def test_the_verb_finds_draws_and_continues(membench: Callable[..., object], tmp
     assert len(list((tmp_path / "results").rglob("*.json"))) == data["ran"]
     again = membench(*words, COLUMNS="80")
     assert again.returncode == 0, again.stderr
-    assert f"0 new, {data['ran']} found as records" in again.stdout
+    assert f"0 trials run, {data['ran']} reused" in again.stdout
     assert f"all right: {whole['facts']:.4g} facts" in again.stdout
     assert max(map(len, again.stdout.splitlines())) <= 100

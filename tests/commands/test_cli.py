@@ -26,11 +26,11 @@ QUICK = ("--task", "bigram", "-T", "N=6", "--protocol", "quick", "-P", "steps=5"
 def test_run_then_again_then_leaderboard(membench: Any, tmp_path: Path) -> None:
     first = membench("run", "--model", "lookup", *QUICK)
     assert first.returncode == 0, first.stderr
-    assert "2 new, 0 found" in first.stdout
+    assert "2 trials run, 0 reused" in first.stdout
     assert all(word in first.stdout for word in ("lookup", "zero-", "chance", "membench leaderboard results"))
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
     again = membench("run", "--model", "lookup", *QUICK)
-    assert "0 new, 2 found" in again.stdout
+    assert "0 trials run, 2 reused" in again.stdout
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "results").rglob("*.json")}
     board = membench("leaderboard", "results")
     assert board.returncode == 0
@@ -45,7 +45,7 @@ def test_overwrite_runs_again_and_dry_run_runs_nothing(membench: Any, tmp_path: 
     assert not (tmp_path / "here").exists()
     membench(*words)
     assert "0 of 2 trials would run" in membench(*words, "--dry-run").stdout
-    assert "2 new" in membench(*words, "--overwrite").stdout
+    assert "2 trials run" in membench(*words, "--overwrite").stdout
     assert [row["runs"] for row in json.loads(membench(*words, "--dry-run", "--json").stdout)] == [False, False]
 
 
@@ -69,7 +69,7 @@ def test_json_everywhere(membench: Any, plugin_file: Path) -> None:
         (["run", "--model", "aot", "--task", "bigram", "-M", "d=ten"], "d=ten: a whole number of at least 1"),
         (["run", "--model", "aot", "--task", "bigram", "-M", "H=-1"], "H=-1: a whole number of at least 0"),
         (["run", "--model", "aot", "--task", "bigram", "-M", "d_h=12"], "d_h=12"),
-        (["run", "--model", "aot", "--task", "bigram", "-M", "H=5:1"], "5:1 holds nothing"),
+        (["run", "--model", "aot", "--task", "bigram", "-M", "H=5:1"], "5:1 is empty"),
         (["run", "--model", "aot", "--task", "bigram", "-T", "T0=2501"], "T0=2501 is more than"),
         (["run", "--model", "aot", "--task", "bigram", "--seeds", "none"], "--seeds none"),
         (["run", "--model", "aot", "--task", "bigram", "--device", "tpu"], "device 'tpu' is not one of cpu, cuda, mps"),
@@ -136,7 +136,7 @@ def test_trials_that_fail_are_recorded_and_the_others_go_on(membench: Any, tmp_p
     assert "NaN" in done.stderr
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
     assert sorted(record["status"] for record in records) == ["complete", "complete", "failed", "failed"]
-    assert "2 new, 2 found" in membench(*words).stdout  # only what failed is tried again
+    assert "2 trials run, 2 reused" in membench(*words).stdout  # only what failed is tried again
 
 
 def test_a_broken_plugin_is_a_row_and_stops_nobody(membench: Any, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_auto_and_the_value_that_it_stands_for_are_one_point() -> None:
         ("d=2.5", "d=2.5: a whole number"),
         ("d=1:x", "d=1:x: a whole number"),
         ("d=1:9:0", "d=1:9:0: a whole number"),
-        ("d=9:1", "9:1 holds nothing"),
+        ("d=9:1", "9:1 is empty"),
         ("rate=2", "rate=2: a number from 0 to 1"),
         ("rate=nan", "rate=nan: a number from 0 to 1"),
         ("deep=perhaps", "deep=perhaps: true or false"),

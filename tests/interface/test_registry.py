@@ -14,7 +14,7 @@ import pytest
 from membench.api import Architecture, Bound, hookimpl
 from membench.errors import PluginError, UsageError
 from membench.interface import registry as registry_module
-from membench.interface.origin import Origin, origin_of_file
+from membench.interface.origin import Origin, files_of, origin_of_file
 from membench.interface.registry import Plugin, Registry, Selection
 from membench.plan.request import Request, plan
 from membench.printing import plugin_speaks
@@ -92,9 +92,12 @@ def test_built_ins_come_through_the_entry_points() -> None:
     assert {plugin.status for plugin in registry.plugins} == {"loaded"}
     assert set(registry.architectures) == {
         "aot", "mlp-transformer", "linear-memory", "attention-mlp", "sequence-encoder", "lookup", "pair-mlp",
+        "mlp-memory", "moe", "product-key", "hashed-ngram", "hopfield",
         "lstm", "gru", "transformer-encoder", "x-transformers", "hf", "mamba",
     }  # fmt: skip
-    assert set(registry.tasks) == {"bigram", "ngram", "low-entropy", "geometric", "almost-low-rank"}
+    assert set(registry.tasks) == {
+        "bigram", "ngram", "low-entropy", "geometric", "almost-low-rank", "recall", "facts", "world", "text",
+    }  # fmt: skip
     assert {"chance", "zero-head", "bayes"} <= {bound.name for bound in registry.bounds}
 
 
@@ -132,7 +135,10 @@ def _mistyped() -> Any:
         (bringing(architecture("x" * 300)), "xxx..; a name is at most 100 letters"),
         (bringing(changed(build="no")), "build of 'x' is 'no', not a function"),
         (bringing(changed(for_budget=3000)), "for_budget of 'x' is 3000, not a function"),
-        (bringing(changed(embeddings="word.")), "embeddings of 'x' are 'word.'; they are prefixes"),
+        (
+            bringing(changed(embeddings="word.")),
+            "embeddings of 'x' are 'word.'; they are a tuple of names",
+        ),
         (bringing(changed(version="1")), "the version of 'x' is '1'; it is a whole number"),
         (bounding(quantity="accuray"), "quantity of bound 'b' is 'accuray'; it is one of accuracy, associations"),
         (bounding(direction="up"), "direction of bound 'b' is 'up'; it is one of lower, upper, reference, order"),
@@ -304,6 +310,11 @@ class lookup(nn.Module):
 class NoTask(nn.Module):
     pass
 """
+
+
+def test_an_import_with_a_name_too_long_for_a_file_is_of_no_neighbour(plugin_file: Path) -> None:
+    plugin_file.write_text(f"def build():\n    import {'x' * 5000}\n")
+    assert files_of(plugin_file) == [plugin_file]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def generated(name: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", ["api", "bounds"])
+@pytest.mark.parametrize("name", ["api", "bounds", "field"])
 def test_a_generated_page_is_what_the_code_says(name: str) -> None:
     assert (DOCS / f"{name}.md").read_text("utf-8") == generated(name), f"run: python docs/regenerate.py {name}"
 

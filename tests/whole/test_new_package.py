@@ -32,4 +32,4 @@ def test_its_wheel_installs_and_passes_its_tests_and_is_measured(
     assert done.returncode == 0, done.stdout
     ran = environment.membench("run", *measured, *QUICK, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    assert "2 new" in ran.stdout
+    assert "2 trials run" in ran.stdout

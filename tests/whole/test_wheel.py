@@ -26,7 +26,7 @@ def test_the_installed_wheel_runs_far_from_the_repository(environment: Any, tmp_
         "run", "--model", "aot", "--task", "bigram", "-T", "N=8", "--protocol", "quick", "--seeds", "2", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert "2 new" in done.stdout
+    assert "2 trials run" in done.stdout
 
 
 THIRD_PARTY = {

@@ -4,6 +4,8 @@ reproduction.md: each comment `<!-- $ membench ... -->` names a command; the blo
 prints. All of them use the records that come with membench, so that this trains nothing.
 api.md: hooks, classes and functions for plugins, from their docstrings, annotations and comments.
 bounds.md: the bounds of the built-in plugins, from their declarations.
+field.md: each comment `<!-- table NAME -->` names an experiment, or one of the tables below; the table after it is made
+from the records that come with membench.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import textwrap
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,10 +29,17 @@ from typing import Any
 from click.testing import CliRunner
 
 from membench import api, kernels
+from membench.analysis.claims import Beside, number
+from membench.analysis.reproduce import Reproduction
 from membench.cli import cli
+from membench.engine.execution import Execution
 from membench.interface import hookspecs
 from membench.interface.bound import Bound
 from membench.interface.registry import Registry, Selection
+from membench.measure.quantize import quantizations_of
+from membench.results import Results
+from membench.verbs.reproduce import conclude, prepare
+from membench_leaderboard.published import PAPER, published_records
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "reproduction.md"
@@ -57,6 +66,83 @@ def reproduction() -> str:
         for picture in Path(folder).glob("*.png"):
             shutil.copy(picture, FIGURES)
     return text
+
+
+FIELD = DOCS / "field.md"
+TABLE = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n\n)(?P<table>(?:\|[^\n]*\n)*\n?)")
+
+
+def field() -> str:
+    """The page on other papers with all its tables."""
+    text = FIELD.read_text("utf-8")
+    names = [place["name"] for place in TABLE.finditer(text)]
+    found = {name: reproduced(name) for name in names if name not in ("papers", "precision")}
+    tables = {name: _points(one) for name, one in found.items()}
+    tables |= {"papers": _papers(found.values()), "precision": _precision()}
+    return TABLE.sub(lambda place: place[1] + tables[place["name"]] + "\n", text)
+
+
+def reproduced(name: str) -> Reproduction:
+    """An experiment from the records that come with membench."""
+    registry = Registry(Selection(built_in_only=True))
+    (planned,) = prepare(
+        registry, [name], protocol=None, quick=False, published=True, seeds=None, overlay=None
+    )  # fmt: skip
+    return conclude(planned, registry, Execution(), Path(), published=True, show=False)
+
+
+def _table(*rows: Sequence[str]) -> str:
+    head, *rest = (f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
+    return head + "|" + "---|" * len(rows[0]) + "\n" + "".join(rest)
+
+
+def _papers(found: Iterable[Reproduction]) -> str:
+    rows = []
+    for one in found:
+        experiment, beside = one.experiment, one.beside
+        near = sum(point.is_near for point in beside)
+        first = next((point for point in beside if not point.is_near), beside[0])
+        verdict = {True: "holds", False: "does not hold", None: "undecided"}[one.verdict.holds if one.verdict else None]
+        rows.append((
+            experiment.source, experiment.question, experiment.setting, f"{first.place}: {number(first.published)}",
+            _ours(first), f"{verdict}; {near} of {len(beside)} points near",
+            f"`membench reproduce {experiment.name} --published`",
+        ))  # fmt: skip
+    return _table(("paper", "question", "setting", "published, for example", "ours", "verdict", "command"), *rows)
+
+
+def _ours(point: Beside) -> str:
+    """What was measured, with the interval of its mean."""
+    low, high = (number(end) for end in point.interval)
+    which = f", the best of {len(point.values)} seeds; mean {number(point.values.mean())}" if point.best else ""
+    return f"{number(point.ours)}{which} ({low} to {high})"
+
+
+def _points(found: Reproduction) -> str:
+    rows = [
+        (one.place, number(one.published), _ours(one), "yes" if one.is_near else "no")
+        for one in found.beside
+    ]  # fmt: skip
+    return _table(("", "published", "ours, with a 95 % interval over seeds", "near"), *rows)
+
+
+def _precision() -> str:
+    """Of the records with rounded weights: what is left of the accuracy and of the bits that it is worth."""
+    records = [one for one in published_records(PAPER) if quantizations_of(one.metrics)]
+    results = Results(records)
+    full = {row["id"]: row for row in results.summary().to_dict("records")}
+    rows = []
+    for row in sorted(results.quantized(), key=lambda row: -full[row["id"]]["T0"]):
+        whole = full[row["id"]]
+        interval = f"{row['accuracy']:.4f} ({row['low']:.3f} to {row['high']:.3f})"
+        model = row["model"].removesuffix(f" on {row['task']}")
+        rows.append((
+            model, f"{whole['T0']:,}", f"{whole['accuracy']:.4f}", row["weights"], interval,
+            f"{100 * row['kept']:.1f} %",
+            f"{row['bits_of_accuracy'] / row['stored_bits']:.3f}",
+        ))  # fmt: skip
+    head = ("model", "facts", "accuracy", "rounded to", "accuracy then", "bits kept", "bits per stored bit")
+    return _table(head, *rows)
 
 
 API_HEAD = """\
@@ -88,7 +174,7 @@ Written by `python docs/regenerate.py bounds` from the code. `membench bounds --
 [Plug yours in](plugins.md#a-bound).
 
 A *guarantee* is reached by some weights, a *limit* is exceeded by none, a *reference* is the figure of another model,
-and an *order* is known up to a constant.
+an *order* is known up to a constant, and what is *reported* was measured by others and proven by nobody.
 """
 
 
@@ -109,6 +195,7 @@ CLAIMS = {
     "limit": "A limit on",
     "reference": "A reference value of",
     "order": "An order of",
+    "reported": "A law that was reported, of",
 }
 
 
@@ -222,7 +309,7 @@ def _prose(value: Any) -> str:
     return inspect.getdoc(value) or ""
 
 
-PAGES = {"reproduction": reproduction, "api": api_page, "bounds": bounds_page}
+PAGES = {"reproduction": reproduction, "field": field, "api": api_page, "bounds": bounds_page}
 
 
 def main() -> None:

@@ -273,17 +273,18 @@ def test_what_a_plugin_sets_for_the_whole_process_is_taken_back(tmp_path: Path) 
     import torch
 
     before = os.getcwd(), torch.get_default_dtype(), torch.is_grad_enabled(), torch.random.get_rng_state()
+    handler = signal.getsignal(signal.SIGTERM)  # not SIGINT, which a shell ignores in what it runs in the background
     with process_state_kept():
         os.chdir(tmp_path)
         os.environ["MEMBENCH_SPOILT"] = "yes"
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
         torch.manual_seed(1)
     assert (os.getcwd(), torch.get_default_dtype(), torch.is_grad_enabled()) == before[:3]
     assert torch.equal(torch.random.get_rng_state(), before[3])
     assert "MEMBENCH_SPOILT" not in os.environ
-    assert signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) == handler != signal.SIG_IGN
 
 
 def test_a_worker_imports_only_the_plugins_that_its_trial_needs(odd: Registry) -> None:

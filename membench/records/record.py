@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from membench.measure.metrics import METRICS
+
 SCHEMA = 2
 MAX_DEPTH = 40  # of nesting; a record has 6
 MAX_INTEGER = 2**63 - 1
-_RANGES = dict.fromkeys(("accuracy", "stream_accuracy"), (0.0, 1.0 + 1e-09)) | {"kl": (-1e-6, math.inf)}
+ROUNDING = 1e-9  # by which a sum of thousands of shares may pass 1
 KINDS = ("association", "distribution")  # of facts: one answer for each context, or a distribution over answers
 _SHAPES: dict[str, type | tuple[type, ...]] = {
     "id": str, "seed": int, "status": str, "architecture": dict, "task": dict, "protocol": dict,
@@ -191,8 +193,7 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     for part in _REQUIRED:
         _check_part(part, data[part])
     for name, value in data.get("metrics", {}).items():
-        low, high = _RANGES.get(name, (-math.inf, math.inf))
-        _check(f"metrics.{name}", value, low, high, optional=True)
+        _check(f"metrics.{name}", value, *_range(name), optional=True)
     for name, value in data.get("size", {}).items():
         _check(f"size.{name}", value, 0, MAX_INTEGER, int, optional=True)
     for bound in data.get("bounds", ()):
@@ -203,6 +204,13 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
     if data["task"].get("kind") not in (*KINDS, None):
         raise ValueError(f"its task.kind is {_shown(data['task']['kind'])}, and not one of {', '.join(KINDS)}")
     return data
+
+
+def _range(metric: str) -> tuple[float, float]:
+    """What a metric can be, also one of rounded weights (`accuracy@int8`); anything, where we do not know it."""
+    known = METRICS.get(metric) or METRICS.get(metric.rpartition("@")[0])
+    floor, ceiling = (known.floor, known.ceiling) if known else (None, None)
+    return (-math.inf if floor is None else floor, math.inf if ceiling is None else ceiling + ROUNDING)
 
 
 def _check_part(part: str, values: dict[str, Any]) -> None:

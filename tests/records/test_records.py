@@ -78,6 +78,8 @@ def test_foreign_text_is_a_value_error(text: str) -> None:
         ({"architecture": {"name": "x"}}, "lacks architecture.config"),
         ({"metrics": {"accuracy": "high"}}, "metrics.accuracy is 'high', and not a number"),
         ({"metrics": {"accuracy": 5}}, "metrics.accuracy is 5, and not between 0 and 1"),
+        ({"metrics": {"recall@5": 1.5}}, "metrics.recall@5 is 1.5, and not between 0 and 1"),
+        ({"metrics": {"accuracy@int8": 2}}, "metrics.accuracy@int8 is 2, and not between 0 and 1"),
         ({"metrics": {"bits": True}}, "metrics.bits is True, and not a number"),
         ({"size": {"parameters": -5}}, "size.parameters is -5, and not between 0 and"),
         ({"size": {"parameters": 1.5}}, "size.parameters is 1.5, and not a whole number"),

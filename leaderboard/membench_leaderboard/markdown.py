@@ -19,7 +19,7 @@ from membench_leaderboard.tracks import Track
 from membench_leaderboard.words import counted, note, score_note, title
 
 INTRODUCTION = """\
-# Leaderboard
+# The board
 
 Generated from the records in `leaderboard/membench_leaderboard/published/board` by
 `python -m membench_leaderboard.publish`; do not edit. `membench leaderboard` shows the same board, and

@@ -17,11 +17,12 @@ from membench.printing import console
 from membench.verbs.arguments import load_registry
 from membench.verbs.board import Filling
 from membench.verbs.board import fill as fill_board
+from membench_leaderboard.tracks import TRACKS
 
 
 @click.group()
 def board() -> None:
-    """Fill the places of the board that are missing."""
+    """Run what is missing from the board."""
 
 
 @board.command()
@@ -31,9 +32,9 @@ def board() -> None:
     multiple=True,
     callback=names,
     metavar="NAME",
-    help="Only these tracks (comma-separated): efficiency, accuracy, distributions, constructions.",
+    help=f"Only these tracks (comma-separated): {', '.join(TRACKS)}.",
 )
-@click.option("--models", multiple=True, callback=names, metavar="NAME",
+@click.option("--models", "--model", "models", multiple=True, callback=names, metavar="NAME",
               help="Only these architectures (comma-separated); by default all.")  # fmt: skip
 @click.option("--hours", type=float, default=2.0, show_default=True,
               help="Time to spend; 0 only says what is missing.")  # fmt: skip

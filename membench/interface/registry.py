@@ -40,7 +40,7 @@ NAME_WORDS = "a name is at most 100 letters, digits, '.', '_' and '-'"
 CALLED = {  # fields that are functions, and whether they may be missing
     Architecture: {"build": False, "check": True, "bottleneck": True, "identifiable": True, "active": True,
                    "state": True, "kernel": True, "for_budget": True},
-    Task: {"shape": False, "sample": False, "contexts": True},
+    Task: {"shape": False, "sample": False, "contexts": True, "names": True},
     Bound: {"value": False},
     Tracker: {"open": False},
 }  # fmt: skip

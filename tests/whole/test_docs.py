@@ -26,12 +26,18 @@ def options(command: click.Command) -> list[str]:
 
 
 def test_every_verb_and_option_is_documented() -> None:
+    commands = PAGES[ROOT / "docs" / "commands.md"]
+    sections = re.split(r"^## ", commands, flags=re.M)[1:]
+    (of_run,) = (section for section in sections if section.startswith("`membench run`"))
     for verb in cli.list_commands(CONTEXT):
         command = cli.get_command(CONTEXT, verb)
         assert command is not None
-        assert f"membench {verb}" in EVERYTHING
-        missing = [name for name in options(command) if f"`{name}" not in EVERYTHING and f" {name} " not in EVERYTHING]
-        assert not missing, (verb, missing)
+        own = "".join(section for section in sections if f"membench {verb}" in section.split("\n")[0])
+        # many say which options they share with run; --json is said once for all
+        known = own + of_run if "`run`" in own else own
+        missing = [name for name in options(command) if f"`{name}" not in known and f" {name} " not in known]
+        assert own, verb
+        assert set(missing) <= {"--json"}, (verb, missing)
 
 
 def test_every_hook_is_documented() -> None:

@@ -36,6 +36,7 @@ ARCHITECTURE = Architecture(
     config=MLPMemoryConfig,
     build=lazy("membench_mlp_memory.model:MLPMemory"),
     bottleneck=lambda config: config.d,
+    kernel=lazy("membench_mlp_memory.kernel:make_trainer"),
     for_budget=_for_budget,
 )
 

@@ -30,6 +30,9 @@ from membench_attention_mlp.kernel import make_trainer as train_attention_mlp
 from membench_linear_memory import ARCHITECTURE as LINEAR_MEMORY
 from membench_linear_memory import kernel as linear_memory_kernel
 from membench_linear_memory.kernel import make_trainer as train_linear_memory
+from membench_mlp_memory import ARCHITECTURE as MLP_MEMORY
+from membench_mlp_memory import kernel as mlp_memory_kernel
+from membench_mlp_memory.kernel import make_trainer as train_mlp_memory
 from membench_mlp_transformer import ARCHITECTURE as MLP
 from membench_mlp_transformer.kernel import make_trainer as train_mlp
 from membench_pair_mlp import ARCHITECTURE as PAIR_MLP
@@ -41,6 +44,7 @@ KERNELS: dict[str, Kernel] = {
     MLP.name: train_mlp,
     ATTENTION_MLP.name: train_attention_mlp,
     LINEAR_MEMORY.name: train_linear_memory,
+    MLP_MEMORY.name: train_mlp_memory,
     PAIR_MLP.name: train_pair_mlp,
 }
 
@@ -64,7 +68,7 @@ class Case:
         module = self.architecture.build(self.shape, self.config)
         if self.architecture is LINEAR_MEMORY:  # one small matrix, where others multiply several
             gain = 100 * gain**3
-        if self.architecture is PAIR_MLP:  # only two
+        if self.architecture in (PAIR_MLP, MLP_MEMORY):  # only two
             gain **= 1.5
         gain **= 2 / (1 + getattr(self.config, "layers", 1))  # layers multiply, and with them float32's errors
         with torch.no_grad():
@@ -111,6 +115,10 @@ def attention_mlp(N: int, S: int, contexts: int | None = None, A: int | None = N
 
 def linear_memory(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
     return Case(LINEAR_MEMORY, Shape(N, S, A or N), LINEAR_MEMORY.config(**options), contexts or N**S)
+
+
+def mlp_memory(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
+    return Case(MLP_MEMORY, Shape(N, S, A or N), MLP_MEMORY.config(**options), contexts or N**S)
 
 
 def pair_mlp(N: int, S: int, contexts: int | None = None, A: int | None = None, **options: Any) -> Case:
@@ -233,6 +241,20 @@ LINEAR_MEMORY_CASES = [
     linear_memory(6, 3, 100, A=17, d=23),
     linear_memory(5, 4, 300, d=3),
 ]
+MLP_MEMORY_CASES = [
+    mlp_memory(5, 1, d=3),
+    mlp_memory(9, 1, A=4, d=16, m=5),
+    mlp_memory(6, 2, d=1, m=3),
+    mlp_memory(7, 2, d=5, m=1),
+    mlp_memory(20, 2, 65, d=9, m=17),
+    mlp_memory(20, 2, d=12, m=40),
+    mlp_memory(9, 2, A=2, d=8),
+    mlp_memory(9, 2, A=31, d=10, m=24),
+    mlp_memory(300, 1, A=10, d=10, m=20),
+    mlp_memory(4, 3, d=5),
+    mlp_memory(6, 3, 100, A=17, d=23, m=9),
+    mlp_memory(5, 4, 300, d=3, m=12),
+]
 PAIR_MLP_CASES = [
     pair_mlp(5, 1, w=3),
     pair_mlp(9, 1, A=4, w=16),
@@ -246,7 +268,7 @@ PAIR_MLP_CASES = [
     pair_mlp(6, 3, 100, A=17, w=23),
     pair_mlp(5, 4, 300, w=12),
 ]
-CASES = AOT_CASES + MLP_CASES + ATTENTION_MLP_CASES + LINEAR_MEMORY_CASES + PAIR_MLP_CASES
+CASES = AOT_CASES + MLP_CASES + ATTENTION_MLP_CASES + LINEAR_MEMORY_CASES + MLP_MEMORY_CASES + PAIR_MLP_CASES
 SMALL = [
     aot(9, 2, d=6, H=10),
     aot(6, 3, 100, d=5, d_h=3, H=9, shared_projection=True),
@@ -263,8 +285,10 @@ SMALL = [
     aot(9, 2, d=6, H=5, layers=3),
     aot(9, 2, 50, A=4, d=6, d_h=3, H=9, layers=2, shared_projection=True, one_projection=True),
     mlp(9, 2, d=6, w=30, layers=3, skip_position=False),
+    mlp_memory(9, 2, d=7, m=19),
+    mlp_memory(6, 3, 100, A=4, d=8),
 ]
-ONE_OF_EACH = [SMALL[0], SMALL[2], SMALL[5], SMALL[6], SMALL[8], SMALL[10]]
+ONE_OF_EACH = [SMALL[0], SMALL[2], SMALL[5], SMALL[6], SMALL[8], SMALL[10], SMALL[15]]
 cases = pytest.mark.parametrize("case", SMALL, ids=str)
 
 
@@ -348,6 +372,16 @@ def linear_memory_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     return torch.stack(keys) @ (32 * state["weight"]).T @ state["outputs"].T
 
 
+def mlp_memory_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
+    written = []
+    for context in tokens:
+        phase = sum(state["phases"][at, token] for at, token in enumerate(context))
+        key = torch.as_tensor(phase).cos()
+        neurons = (state["first"] @ (math.sqrt(config.d) * key / key.norm())).clamp(min=0)
+        written.append(state["second"] @ neurons)
+    return torch.stack(written) @ state["outputs"].T
+
+
 def pair_mlp_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     neurons = []
     for context in tokens:
@@ -361,6 +395,7 @@ LOGITS: dict[str, Callable[[State, Tensor, Any], Tensor]] = {
     MLP.name: mlp_logits,
     ATTENTION_MLP.name: attention_mlp_logits,
     LINEAR_MEMORY.name: linear_memory_logits,
+    MLP_MEMORY.name: mlp_memory_logits,
     PAIR_MLP.name: pair_mlp_logits,
 }
 
@@ -515,6 +550,7 @@ MEMORISABLE = [
     attention_mlp(7, 2, 30, d=8, w=32),
     attention_mlp(7, 2, 30, d=8, w=64, tied=True),
     linear_memory(7, 2, 30, d=20),
+    mlp_memory(7, 2, 30, d=8, m=32),
     pair_mlp(7, 2, 30, w=32),
 ]
 
@@ -679,28 +715,35 @@ def test_a_pair_mlp_with_more_parts_is_not_covered(options: dict[str, Any]) -> N
         train_pair_mlp([case.model()], [case.facts(dense=False)], BETAS)
 
 
-@pytest.mark.parametrize("case", [SMALL[8], SMALL[9]], ids=str)
+@pytest.mark.parametrize("case", [SMALL[8], SMALL[9], SMALL[15], SMALL[16]], ids=str)
 def test_frozen_vectors_come_back_as_they_were(case: Case) -> None:
     modules, facts = [case.model(0), case.model(1)], case.facts(dense=False)
     trainer = case.trainer(*modules, facts=facts)
-    assert trainer.gradient(0).keys() == {"weight"}
+    assert list(trainer.gradient(0)) == case.parameters
     trainer.advance(np.full((2, 30), 0.01, np.float32))
     for replica, module in enumerate(modules):
         state = trainer.state(replica)
-        assert not torch.equal(state["weight"], module.get_parameter("weight"))
+        for name in case.parameters:
+            assert not torch.equal(state[name], module.get_parameter(name)), name
         for name, buffer in module.named_buffers():
             assert torch.equal(state[name], buffer), name
 
 
-@pytest.mark.parametrize("case", [linear_memory(9, 2, d=11), linear_memory(7, 3, 300, d=6)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [linear_memory(9, 2, d=11), linear_memory(7, 3, 300, d=6), mlp_memory(9, 2, d=7), mlp_memory(7, 3, 300, d=6, m=9)],
+    ids=str,
+)
 def test_keys_that_are_made_anew_train_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     facts, rates = case.facts(dense=False), np.full((1, 20), 0.01, np.float32)
     kept = case.trainer(case.model(), facts=facts)
     monkeypatch.setattr(linear_memory_kernel, "KEPT_KEYS", 0)
+    monkeypatch.setattr(mlp_memory_kernel, "KEPT_KEYS", 0)
     anew = case.trainer(case.model(), facts=facts)
     for trainer in (kept, anew):
         trainer.advance(rates)
-    assert torch.equal(kept.state(0)["weight"], anew.state(0)["weight"])
+    for name in case.parameters:
+        assert torch.equal(kept.state(0)[name], anew.state(0)[name]), name
 
 
 def test_frozen_vectors_of_another_type_or_shape_are_refused() -> None:

@@ -10,13 +10,17 @@ from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
 
 @dataclass(frozen=True, kw_only=True)
 class MLPMemoryConfig:
-    """The two matrices, which are all that is trained."""
+    """The matrices, which are all that is trained."""
 
     d: int = option(16, help="d, dimension of the frozen input and output vectors", minimum=1)
     m: int = option(None, help="m, neurons (auto: 4 d)", minimum=1)
+    activation: str = option("relu", help="what a neuron makes of its input", choices=("relu", "silu"))
+    experts: int = option(1, help="parts of the neurons, mixed by a softmax of their own scores", minimum=1)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", 4 * self.d if self.m is None else self.m)
+        if self.m % self.experts:
+            raise ValueError(f"experts={self.experts} does not divide the m={self.m} neurons")
 
 
 def _for_budget(shape: Shape, parameters: int) -> MLPMemoryConfig:

@@ -28,7 +28,9 @@ class Shape(ctypes.Structure):
         ("answers", ctypes.c_int64),
         ("d", ctypes.c_int64),
         ("neurons", ctypes.c_int64),
+        ("experts", ctypes.c_int64),
         ("kept", ctypes.c_int64),
+        ("smooth", ctypes.c_int32),
     )
 
 
@@ -36,6 +38,8 @@ def make_trainer(modules: Sequence[nn.Module], facts: Sequence[Facts], betas: ND
     """A Trainer for replicas of an MLPMemory."""
     shape = _shape(modules, facts)
     trained = [Section("first", (0, 1)), Section("second", (0, 1))]
+    if shape.experts > 1:
+        trained.append(Section("gate", (0, 1)))
     frozen = [Section("phases", (0, 2, 1)), Section("outputs", (1, 0))]
     layout = Layout(modules[0], trained, frozen)
     return FusedTrainer(library(SOURCE), shape, layout, modules, facts, betas, block=BLOCK)
@@ -52,4 +56,5 @@ def _shape(modules: Sequence[nn.Module], facts: Sequence[Facts]) -> Shape:
         raise NotApplicable(
             f"the model is for N={vocab}, S={length} and A={answers}, and the facts are {facts[0].shape}"
         )
-    return Shape(vocab, length, answers, d, neurons, KEPT_KEYS)
+    experts = model.config.experts
+    return Shape(vocab, length, answers, d, neurons, experts, KEPT_KEYS, model.config.activation == "silu")

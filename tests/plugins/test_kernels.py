@@ -254,6 +254,11 @@ MLP_MEMORY_CASES = [
     mlp_memory(4, 3, d=5),
     mlp_memory(6, 3, 100, A=17, d=23, m=9),
     mlp_memory(5, 4, 300, d=3, m=12),
+    mlp_memory(9, 2, d=6, m=13, activation="silu"),
+    mlp_memory(300, 1, A=10, d=10, m=20, activation="silu"),
+    mlp_memory(7, 2, d=5, m=12, experts=3),
+    mlp_memory(150, 1, A=10, d=10, m=20, experts=20, activation="silu"),
+    mlp_memory(6, 3, 100, A=17, d=9, m=22, experts=2),
 ]
 PAIR_MLP_CASES = [
     pair_mlp(5, 1, w=3),
@@ -287,6 +292,7 @@ SMALL = [
     mlp(9, 2, d=6, w=30, layers=3, skip_position=False),
     mlp_memory(9, 2, d=7, m=19),
     mlp_memory(6, 3, 100, A=4, d=8),
+    mlp_memory(9, 2, d=7, m=18, experts=6, activation="silu"),
 ]
 ONE_OF_EACH = [SMALL[0], SMALL[2], SMALL[5], SMALL[6], SMALL[8], SMALL[10], SMALL[15]]
 cases = pytest.mark.parametrize("case", SMALL, ids=str)
@@ -377,7 +383,11 @@ def mlp_memory_logits(state: State, tokens: Tensor, config: Any) -> Tensor:
     for context in tokens:
         phase = sum(state["phases"][at, token] for at, token in enumerate(context))
         key = torch.as_tensor(phase).cos()
-        neurons = (state["first"] @ (math.sqrt(config.d) * key / key.norm())).clamp(min=0)
+        key = math.sqrt(config.d) * key / key.norm()
+        neurons = state["first"] @ key
+        neurons = neurons.clamp(min=0) if config.activation == "relu" else neurons * neurons.sigmoid()
+        if config.experts > 1:
+            neurons = neurons * (state["gate"] @ key).softmax(0).repeat_interleave(config.m // config.experts)
         written.append(state["second"] @ neurons)
     return torch.stack(written) @ state["outputs"].T
 
@@ -715,7 +725,7 @@ def test_a_pair_mlp_with_more_parts_is_not_covered(options: dict[str, Any]) -> N
         train_pair_mlp([case.model()], [case.facts(dense=False)], BETAS)
 
 
-@pytest.mark.parametrize("case", [SMALL[8], SMALL[9], SMALL[15], SMALL[16]], ids=str)
+@pytest.mark.parametrize("case", [SMALL[8], SMALL[9], SMALL[15], SMALL[17]], ids=str)
 def test_frozen_vectors_come_back_as_they_were(case: Case) -> None:
     modules, facts = [case.model(0), case.model(1)], case.facts(dense=False)
     trainer = case.trainer(*modules, facts=facts)

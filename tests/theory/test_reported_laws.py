@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from membench.api import Facts, Setting
+from membench.api import Facts, NotApplicable, Setting
 from membench.interface.facts import draw_facts
 from membench.theory.counting import rate
 from membench.theory.evaluate import BoundValue, evaluate_bounds
@@ -22,6 +22,7 @@ from membench_mlp_memory import bounds as mlp
 from membench_mlp_transformer import MLPTransformerConfig
 from membench_mlp_transformer import bounds as transformer
 from membench_tasks.bigram import BIGRAM, BigramConfig
+from membench_tasks.recall import RECALL, RecallConfig
 
 
 def bigrams(N: int = 50, **options: int) -> Facts:
@@ -55,6 +56,17 @@ def test_the_guide_lines_are_those_of_the_paper() -> None:
     line = {one.name: one for one in mlp.bounds()}["nichani-mlp"]
     found = [line.value(Setting("mlp-memory", MLPMemoryConfig(d=d), facts)) for d in (8, 16, 32)]
     assert [round(value) for value in found] == [147, 475, 1588]
+    with pytest.raises(NotApplicable, match="ReLU neurons without experts"):
+        line.value(Setting("mlp-memory", MLPMemoryConfig(d=8, activation="silu"), facts))
+
+
+def test_the_guide_line_for_32_answers_is_that_of_the_paper() -> None:
+    line = {one.name: one for one in mlp.bounds()}["nichani-mlp-classes"]
+    facts = draw_facts(RECALL, RecallConfig(N=100, A=32), 0)
+    found = [line.value(Setting("mlp-memory", MLPMemoryConfig(d=d), facts)) for d in (8, 11, 16)]
+    assert [round(value) for value in found] == [213, 403, 853]
+    with pytest.raises(NotApplicable, match="A=8, and it was reported for 32 answers"):
+        line.value(Setting("mlp-memory", MLPMemoryConfig(d=8), bigrams(8)))
 
 
 @pytest.mark.parametrize("target", [0.1, 5.0, 1e6])

@@ -100,12 +100,18 @@ def _papers(found: Iterable[Reproduction]) -> str:
     rows = []
     for one in found:
         experiment, beside = one.experiment, one.beside
-        near = sum(point.is_near for point in beside)
-        first = next((point for point in beside if not point.is_near), beside[0])
         verdict = {True: "holds", False: "does not hold", None: "undecided"}[one.verdict.holds if one.verdict else None]
+        if beside:
+            near = sum(point.is_near for point in beside)
+            first = next((point for point in beside if not point.is_near), beside[0])
+            published, ours = f"{first.place}: {number(first.published)}", _ours(first)
+            verdict = f"{verdict}; {near} of {len(beside)} points near"
+        else:
+            assert experiment.claim
+            assert one.verdict
+            published, ours = experiment.claim.text, one.verdict.reason
         rows.append((
-            experiment.source, experiment.question, experiment.setting, f"{first.place}: {number(first.published)}",
-            _ours(first), f"{verdict}; {near} of {len(beside)} points near",
+            experiment.source, experiment.question, experiment.setting, published, ours, verdict,
             f"`membench reproduce {experiment.name} --published`",
         ))  # fmt: skip
     return _table(("paper", "question", "setting", "published, for example", "ours", "verdict", "command"), *rows)
@@ -119,6 +125,15 @@ def _ours(point: Beside) -> str:
 
 
 def _points(found: Reproduction) -> str:
+    """What was published beside what was measured; where the two have no point in common, only the latter."""
+    if not found.beside:
+        x, summary = found.experiment.figure.x, found.summary().to_dict("records")
+        rows = [
+            (f"{row[x]:g}", f"{number(row['mean'])} ({number(row['low'])} to {number(row['high'])})") for row in summary
+        ]
+        return _table(
+            (found.experiment.figure.x_label, f"{found.experiment.figure.y_label}, with a 95 % interval"), *rows
+        )
     rows = [
         (one.place, number(one.published), _ours(one), "yes" if one.is_near else "no")
         for one in found.beside

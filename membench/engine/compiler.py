@@ -21,7 +21,7 @@ from membench.errors import NotApplicable
 
 COMPILERS = ("c++", "g++", "clang++")
 MAX_SECONDS = 300.0  # for the compiler; it takes a few
-HEADERS = Path(__file__).parent  # kernel.hpp and transformer.hpp are here
+HEADERS = Path(__file__).parent  # kernel.hpp, transformer.hpp and keys.hpp are here
 # Of what -ffast-math stands for, only what leaves every sum in its order: a training must repeat bit for bit.
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 

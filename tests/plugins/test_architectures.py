@@ -70,6 +70,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("pair-mlp", {"w": 40}),
     ("pair-mlp", {"w": 40, "mixing": "multiply", "bias": True, "gate": True, "residual": True, "norm": True}),
     ("mlp-memory", {"d": 6}),
+    ("mlp-memory", {"d": 6, "m": 8, "experts": 4, "activation": "silu"}),
     ("moe", {"d": 4, "experts": 3, "w": 5}),
     ("moe", {"d": 4, "experts": 4, "k": 4, "w": 3}),
     ("product-key", {"d": 4, "n": 3}),

@@ -1,4 +1,4 @@
-"""Mixture of experts, product-key memory, Hopfield layer and hashed n-grams: what each computes, and its sizes."""
+"""Mixtures of experts, product-key memory, Hopfield layer and hashed n-grams: what each computes, and its sizes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from membench_hashed_ngram.hashing import slot
 from membench_hopfield import ARCHITECTURE as HOPFIELD
 from membench_hopfield import HopfieldConfig
 from membench_hopfield import count as count_hopfield
+from membench_mlp_memory import ARCHITECTURE as MLP_MEMORY
+from membench_mlp_memory import MLPMemoryConfig
 from membench_moe import ARCHITECTURE as MOE
 from membench_moe import MoEConfig
 from membench_moe import count as count_moe
@@ -229,3 +231,17 @@ def test_they_learn(name: str, options: dict[str, int], tmp_path: Any) -> None:
     (record,) = membench.load(tmp_path).records
     assert record.trace["paths"] == ["general"]
     assert not any("one by one" in note for note in record.trace["notes"])
+
+
+def test_experts_of_an_mlp_memory_share_its_neurons() -> None:
+    shape = Shape(7, 3, 5)
+    plain, mixture = (built(MLP_MEMORY, shape, d=6, m=12, experts=K) for K in (1, 3))
+    assert sum(one.numel() for one in mixture.parameters()) == sum(one.numel() for one in plain.parameters()) + 6 * 3
+    with torch.no_grad():
+        mixture.gate.zero_()  # all shares are alike
+        mixture.phases, mixture.outputs = plain.phases, plain.outputs
+        mixture.first.copy_(plain.first)
+        mixture.second.copy_(3 * plain.second)
+    torch.testing.assert_close(mixture(TOKENS), plain(TOKENS))
+    with pytest.raises(ValueError, match="experts=5 does not divide the m=12 neurons"):
+        MLPMemoryConfig(m=12, experts=5)

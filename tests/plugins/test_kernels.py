@@ -744,7 +744,7 @@ def test_a_pair_mlp_that_multiplies_is_not_covered(options: dict[str, Any]) -> N
 def test_frozen_vectors_come_back_as_they_were(case: Case) -> None:
     modules, facts = [case.model(0), case.model(1)], case.facts(dense=False)
     trainer = case.trainer(*modules, facts=facts)
-    assert list(trainer.gradient(0)) == case.parameters
+    assert trainer.gradient(0).keys() == set(case.parameters)
     trainer.advance(np.full((2, 30), 0.01, np.float32))
     for replica, module in enumerate(modules):
         state = trainer.state(replica)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+import traceback
+from collections.abc import Collection, Iterable
+from pathlib import Path
 
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 NOT_ALL_VERIFIED = 4  # nothing is wrong, but not everything could be checked
 
 
@@ -53,3 +57,16 @@ def in_words(error: BaseException, most: int = 300) -> str:
     except Exception:
         text = "its text cannot be shown"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def place(error: BaseException, own: Collection[Path] = ()) -> str:
+    """In brackets, where an error went through somebody's own files last, or else through whatever is not membench.
+
+    Empty where membench itself found something wrong: its text says it all.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    files = {os.path.realpath(one) for one in own}
+    theirs = [one for one in frames if os.path.realpath(one.filename) in files]
+    others = [one for one in frames if not one.filename.startswith(HERE)]
+    last = next(reversed(theirs or others), None)
+    return f" ({os.path.basename(last.filename)}, line {last.lineno})" if last else ""

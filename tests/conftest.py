@@ -42,7 +42,7 @@ def build(shape, config):
                 raise RuntimeError("broken on purpose")
             if config.fault == "die":
                 os._exit(7)
-            logits = self.out(self.word(tokens).flatten(1))
+            logits = self.out(self.word(tokens).flatten(0 if config.fault == "torch" else 1))
             if config.fault == "nan":
                 logits = logits * float("nan")
             if config.fault == "shape":

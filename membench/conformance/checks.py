@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -83,7 +82,7 @@ class Check:
         except InvalidOutput as error:
             return replace(result, outcome="failed", what=_sentence(error), why=self.why, mend=_mend_output(str(error)))
         except (Exception, SystemExit) as error:  # whatever a plugin may raise
-            what = f"it raised {type(error).__name__}: {_sentence(error)} ({_place(error)})"
+            what = f"it raised {type(error).__name__}: {_sentence(error)}{subject.place(error)}"
             mend = "run that line on its own: build the module, and call it on an int64 tensor [batch, length]"
             return replace(result, outcome="failed", what=what, why=self.why, mend=mend)
         return result
@@ -91,14 +90,6 @@ class Check:
 
 def _sentence(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
-
-
-def _place(error: BaseException) -> str:
-    """The last line of the subject's own code that an error went through, else the last one of all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    foreign = [one for one in frames if not any(part in one.filename for part in ("/torch/", "/membench/"))]
-    where = (foreign or frames)[-1]
-    return f"{os.path.basename(where.filename)}, line {where.lineno}"
 
 
 def _mend_output(text: str) -> str:
@@ -363,7 +354,7 @@ def _device(subject: Subject) -> None:
             _double(subject)
             return
         raise Problem(
-            f"moved to another device, it raised {type(error).__name__}: {_sentence(error)} ({_place(error)})"
+            f"moved to another device, it raised {type(error).__name__}: {_sentence(error)}{subject.place(error)}"
             + _named(_unregistered(module), "; not registered are "),
             "make tensors in forward with device=tokens.device, and keep the others in register_buffer",
         ) from None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from membench.engine.workbench import build_model
-from membench.errors import UsageError
+from membench.errors import UsageError, place
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Facts, Shape
 from membench.interface.origin import HERE
@@ -49,6 +49,9 @@ class Subject:
         return next(
             one for one in self.registry.plugins if self.architecture.name in {a.name for a in one.architectures}
         )
+
+    def place(self, error: BaseException) -> str:
+        return place(error, self.registry.files_of(self.architecture.name))
 
     def build(self, seed: int = 0, config: Any = None, dtype: str = "float32") -> nn.Module:
         return build_model(self.architecture, self.shape, self.config if config is None else config, seed, dtype)

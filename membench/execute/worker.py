@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from membench.engine.execution import Execution
-from membench.errors import Impossible, MembenchError, NotApplicable, in_words
+from membench.errors import Impossible, MembenchError, NotApplicable, in_words, place
 from membench.execute.allocator import keep_freed_memory
 from membench.execute.isolated import Talk
 from membench.execute.job import Job, Result
@@ -249,12 +248,11 @@ class _JobRunner:
 
     def failure(self, seed: int, error: BaseException) -> Record:
         """A trial that failed is a record too: it says why, and it is tried again next time."""
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(where.filename)}, line {where.lineno}"
+        where = place(error, self.registry.files_of(self.workbench.architecture.name))
         return self._base(
             seed,
             status="failed",
-            error=f"{in_words(error, 2000)} ({place})",
+            error=f"{in_words(error, 2000)}{where}",
             trace={"traceback": traceback.format_exception(error)[-12:], "notes": list(self.workbench.notes)},
             environment=describe_environment(self.job.execution.device, self.job.threads, ""),
             run=self._timing(1),

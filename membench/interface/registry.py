@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -153,6 +154,8 @@ class Registry:
         if is_target(name):
             return self._from_target(_resolved(name))
         known = self.architectures
+        if name not in known and name.endswith(".py"):
+            raise UsageError(_without_class(name))
         self._require("architecture", name, known, "list them with: membench models")
         return known[name]
 
@@ -163,10 +166,14 @@ class Registry:
 
     def code_bytes(self, name: str) -> int | None:
         """Of the compressed source of the plugin that has an architecture; None of a class that no file holds."""
+        files = self.files_of(name)
+        return compressed_bytes(files) if files else None
+
+    def files_of(self, name: str) -> list[Path]:
+        """Those of the plugin that has an architecture; none of a class that no file holds."""
         plugin = next(one for one in self.plugins if any(item.name == name for item in one.architectures))
         file = Path(split_target(plugin.distribution)[0])
-        files = files_of_package(plugin.module) if plugin.module else files_of(file) if file.is_file() else []
-        return compressed_bytes(files) if files else None
+        return files_of_package(plugin.module) if plugin.module else files_of(file) if file.is_file() else []
 
     def task(self, name: str) -> Task[Any]:
         known = self.tasks
@@ -359,6 +366,23 @@ def split_target(name: str) -> tuple[str, str | None]:
     """`path.py:Class` as path and class; a plain path has no class."""
     path, separator, target = name.rpartition(":")
     return (path, target) if separator and path.endswith(".py") else (name, None)
+
+
+def _without_class(file: str) -> str:
+    """What to write instead of a file alone; found by reading, not by running."""
+    try:
+        body = ast.parse(Path(file).read_bytes()).body
+    except OSError:
+        return f"file '{file}' does not exist; a class in a file is {file}:Class"
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"file '{file}' cannot be read as Python: {in_words(error)}"
+    named = [one for one in body if isinstance(one, (ast.ClassDef, ast.FunctionDef)) and not one.name.startswith("_")]
+    if any("hookimpl" in ast.dump(decorator) for one in named for decorator in one.decorator_list):
+        return f"'{file}' is a plugin: give it as --plugin {file}, and the name of its architecture as the model"
+    classes = [one for one in named if isinstance(one, ast.ClassDef)] or named
+    if not classes:
+        return f"file '{file}' has no class; a model is a class or function in it, {file}:Class"
+    return f"'{file}' is a file; say which class in it: {', '.join(f'{file}:{one.name}' for one in classes)}"
 
 
 def _resolved(name: str) -> str:

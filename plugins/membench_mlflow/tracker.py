@@ -35,7 +35,7 @@ def open_tracker(folder: Path) -> Iterator[Listener]:
         for step, accuracy in enumerate(event.curve):
             client.log_metric(run, "accuracy on the way", accuracy, step=step)
         for name, value in event.numbers.items():
-            client.log_metric(run, name, value)
+            client.log_metric(run, name.replace("@", " at "), value)  # it refuses recall@2
         if event.error:
             client.set_tag(run, "error", event.error)
         client.update_run(run, status=STATUS[event.kind])

@@ -135,9 +135,10 @@ def test_a_script_without_a_main_guard_is_not_run_again_by_its_workers(tmp_path:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("nan", "NaN"),
+        ("nan", "returned NaN or infinite logits"),
         ("shape", "shape"),
-        ("raise", "broken on purpose"),
+        ("torch", "(toy_plugin.py, line 30)"),  # raised deep inside torch
+        ("raise", "broken on purpose (toy_plugin.py, line 27)"),  # torch.func and membench are between it and us
         ("type", "not an nn.Module"),
         ("die", "ended with code 7"),
     ],

@@ -137,12 +137,21 @@ def test_a_file_that_was_edited_is_other_code(layer: Path) -> None:
     [
         ("{file}:Bug", UsageError, "unknown class 'Bug'; did you mean 'Bag'"),
         ("{folder}/no.py:Bag", UsageError, "no.py' does not exist"),
+        ("{folder}/no.py", UsageError, "no.py' does not exist"),
+        ("{file}", UsageError, "layer.py' is a file; say which class in it: [^,]*layer.py:Bag, [^,]*layer.py:Twice$"),
+        ("{folder}/taken.py", UsageError, "taken.py:lookup$"),
+        ("{folder}/empty.py", UsageError, "empty.py' has no class"),
+        ("{folder}/broken.py", UsageError, "cannot be read as Python: SyntaxError"),
+        ("{folder}/plugin.py", UsageError, "is a plugin: give it as --plugin .*plugin.py"),
         ("{folder}/broken.py:Bag", PluginError, "SyntaxError"),
         ("{folder}/taken.py:lookup", UsageError, "the name 'lookup' is taken by membench"),
     ],
 )
 def test_a_target_that_is_not_there_says_what_is(layer: Path, target: str, error: type, words: str) -> None:
+    layer.write_text(LAYER + "\n\nclass Twice(Bag):\n    pass\n\n\nclass _Part(nn.Module):\n    pass\n")
     (layer.parent / "broken.py").write_text("class Bag(:")
+    (layer.parent / "empty.py").write_text("raise SystemExit('not to be run')\n")
+    (layer.parent / "plugin.py").write_text("@hookimpl\ndef membench_architectures():\n    return []\n")
     (layer.parent / "taken.py").write_text("def lookup(vocab):\n    return vocab\n")
     with pytest.raises(error, match=words):
         Registry().architecture(target.format(file=layer, folder=layer.parent))

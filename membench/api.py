@@ -3,7 +3,7 @@
 Importing it never imports torch; `build` and the other callables import torch inside.
 """
 
-from membench.errors import NotApplicable
+from membench.errors import BudgetTooSmall, NotApplicable
 from membench.interface.bound import Bound, Setting, Vacuous
 from membench.interface.declarations import Architecture, Names, Task, lazy
 from membench.interface.facts import Facts, Shape
@@ -14,6 +14,7 @@ from membench.interface.tracker import Event, Listener, Tracker
 __all__ = [
     "Architecture",
     "Bound",
+    "BudgetTooSmall",
     "Event",
     "Facts",
     "Listener",

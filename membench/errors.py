@@ -42,6 +42,14 @@ class NotApplicable(Exception):
     """Raised by a bound, construction or kernel for a setting that it does not cover; its text is the reason."""
 
 
+class BudgetTooSmall(ValueError):
+    """Raised by an architecture's `for_budget`: its smallest model has `least` parameters, more than it may have."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(f"at least {least} parameters are needed")
+        self.least = least
+
+
 def unknown(kind: str, name: str, known: Iterable[str], listing: str) -> UsageError:
     """The error for a name that does not exist: says the nearest one and how to list them all."""
     names = {one.lower(): one for one in sorted(known)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from membench.errors import UsageError, in_words
+from membench.errors import BudgetTooSmall, UsageError, in_words
 from membench.interface.declarations import Architecture
 from membench.interface.facts import Shape
 from membench.interface.options import Option, label, options_of, to_dict
@@ -108,6 +108,11 @@ def _own_choice(architecture: Architecture[Any], shape: Shape, parameters: int) 
     assert architecture.for_budget is not None
     try:
         config = architecture.for_budget(shape, parameters)
+    except BudgetTooSmall as error:
+        raise DoesNotFit(
+            f"a budget of {parameters} parameters is too small for {architecture.name}: with N={shape.vocab}, "
+            f"S={shape.length} and A={shape.answers} it needs at least {error.least}"
+        ) from None
     except ValueError as error:
         raise DoesNotFit(str(error)) from None
     except (Exception, SystemExit) as error:  # of a plugin

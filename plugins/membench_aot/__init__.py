@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, NotApplicable, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, NotApplicable, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,7 @@ def _for_budget(shape: Shape, parameters: int) -> AttentionOnlyConfig:
     """
     tables = shape.vocab + shape.length + shape.answers  # rows of the embeddings
     if parameters < tables + 4:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for aot: with N={shape.vocab}, S={shape.length} and "
-            f"A={shape.answers} it needs at least {tables + 4}"
-        )
+        raise BudgetTooSmall(tables + 4)
     d = max(1, min(round(0.4 * parameters / tables), shape.vocab - 1, shape.answers - 1))
     while d > 1 and parameters < d * tables + 4 * d * 2:  # no room for a head
         d -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,7 @@ def _for_budget(shape: Shape, parameters: int) -> AttentionMLPConfig:
     """
     smallest = count(shape, 1, 1)
     if parameters < smallest:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for attention-mlp: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {smallest}"
-        )
+        raise BudgetTooSmall(smallest)
     widest = {d: (parameters - count(shape, d, 0)) // (4 * d + 3) for d in range(1, math.isqrt(parameters) + 1)}
     d = max((d for d, w in widest.items() if w >= 1), key=lambda d: d * (4 * d + 3) * widest[d])
     return AttentionMLPConfig(d=d, w=widest[d])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +20,7 @@ def _for_budget(shape: Shape, parameters: int) -> HashedNgramConfig:
     """One table of as many slots as possible: with d = 2 a slot can give any answer."""
     least = 2 + 2 * shape.answers
     if parameters < least:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for hashed-ngram: with A={shape.answers} "
-            f"it needs at least {least}"
-        )
+        raise BudgetTooSmall(least)
     return HashedNgramConfig(M=min(parameters // 2 - shape.answers, 2**31 - 1), d=2)
 
 

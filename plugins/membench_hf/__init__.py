@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,7 @@ def _for_budget(shape: Shape, parameters: int) -> HFConfig:
         return d * (max(shape.vocab, shape.answers) + shape.length) + 12 * d * d + 15 * d
 
     if parameters < count(2):
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for hf: with N={shape.vocab}, S={shape.length} and "
-            f"A={shape.answers} its smallest GPT-2 needs at least {count(2)}"
-        )
+        raise BudgetTooSmall(count(2))
     d = 2
     while count(d + 2) <= parameters:
         d += 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,7 @@ def _for_budget(shape: Shape, parameters: int) -> HopfieldConfig:
     """About as many parameters in patterns and values as in the tables."""
     tables = shape.length * shape.vocab + shape.answers
     if parameters < tables + 2:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for hopfield: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {tables + 2}"
-        )
+        raise BudgetTooSmall(tables + 2)
     d = max(1, parameters // (2 * tables))
     return HopfieldConfig(d=d, M=(parameters // d - tables) // 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class LinearMemoryConfig:
 
 def _for_budget(shape: Shape, parameters: int) -> LinearMemoryConfig:
     if parameters < 1:
-        raise ValueError(f"a budget of {parameters} parameters is too small for linear-memory: it needs at least 1")
+        raise BudgetTooSmall(1)
     return LinearMemoryConfig(d=math.isqrt(parameters))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,7 @@ def count_block(shape: Shape, d: int) -> int:
 def _for_budget(shape: Shape, parameters: int) -> MambaConfig:
     """The widest single block."""
     if parameters < count_block(shape, 1):
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for mamba: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {count_block(shape, 1)}"
-        )
+        raise BudgetTooSmall(count_block(shape, 1))
     d = 1
     while count_block(shape, d + 1) <= parameters:
         d += 1

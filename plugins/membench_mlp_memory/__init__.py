@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class MLPMemoryConfig:
 
 def _for_budget(shape: Shape, parameters: int) -> MLPMemoryConfig:
     if parameters < 2:
-        raise ValueError(f"a budget of {parameters} parameters is too small for mlp-memory: it needs at least 2")
+        raise BudgetTooSmall(2)
     d = max(1, math.isqrt(parameters // 8))  # 2 d m parameters with m = 4 d
     return MLPMemoryConfig(d=d, m=parameters // (2 * d))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +39,7 @@ def _for_budget(shape: Shape, parameters: int) -> MoEConfig:
     """Four experts, and about 60 % of the parameters in the tables; smaller experts before fewer."""
     least = count(shape, MoEConfig(d=1, experts=1, w=1))
     if parameters < least:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for moe: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {least}"
-        )
+        raise BudgetTooSmall(least)
     tables = shape.length * shape.vocab + shape.answers
     d = max(1, 3 * parameters // (5 * tables))
     for experts in (4, 2, 1):

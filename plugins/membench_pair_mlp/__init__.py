@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,7 @@ class PairMLPConfig:
 def _for_budget(shape: Shape, parameters: int) -> PairMLPConfig:
     each = shape.length * shape.vocab + shape.answers
     if parameters < each:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for pair-mlp: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {each}"
-        )
+        raise BudgetTooSmall(each)
     return PairMLPConfig(w=parameters // each)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,7 @@ def _for_budget(shape: Shape, parameters: int) -> ProductKeyConfig:
     """One head, and the largest memory that leaves about two thirds of the parameters to the tables."""
     least = count(shape, ProductKeyConfig(d=2, n=1))
     if parameters < least:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for product-key: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {least}"
-        )
+        raise BudgetTooSmall(least)
     d = max(2, 2 * parameters // (3 * (shape.length * shape.vocab + shape.answers)) // 2 * 2)
     while count(shape, ProductKeyConfig(d=d, n=1)) > parameters:
         d -= 2

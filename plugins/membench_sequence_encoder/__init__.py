@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Bound, Shape, hookimpl, lazy, option
+from membench.api import Architecture, Bound, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 MAX_ROWS = 5_000_000  # at the default d nearly a gigabyte, with gradient and Adam's moments
 
@@ -29,10 +29,7 @@ def _for_budget(shape: Shape, parameters: int) -> SequenceEncoderConfig:
     """The largest d that fits, but not above A: with d = A the logits of every context are free already."""
     each = shape.answers + shape.vocab**shape.length
     if parameters < each:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for sequence-encoder: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {each}"
-        )
+        raise BudgetTooSmall(each)
     return SequenceEncoderConfig(d=min(parameters // each, shape.answers))
 
 

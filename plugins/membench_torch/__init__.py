@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 GATES = {"lstm": 4, "gru": 3}
 
@@ -61,7 +61,8 @@ def _lstm_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
     def count(d: int) -> int:
         return count_recurrent(shape, RecurrentConfig(d=d), GATES["lstm"])
 
-    _require("lstm", shape, parameters, count(1))
+    if parameters < (least := count(1)):
+        raise BudgetTooSmall(least)
     return RecurrentConfig(d=_largest(count, parameters))
 
 
@@ -71,7 +72,8 @@ def _gru_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
     def count(d: int, w: int) -> int:
         return count_recurrent(shape, RecurrentConfig(d=d, w=w), GATES["gru"])
 
-    _require("gru", shape, parameters, count(1, 1))
+    if parameters < (least := count(1, 1)):
+        raise BudgetTooSmall(least)
     w = _largest(lambda w: count((w + 1) // 2, w), parameters)
     return RecurrentConfig(d=_largest(lambda d: count(d, w), parameters), w=w)
 
@@ -91,19 +93,12 @@ def _encoder_for_budget(shape: Shape, parameters: int) -> EncoderConfig:
         least = count_encoder(shape, EncoderConfig(d=d, w=1)) - (2 * d + 1)
         return (parameters - least) // (2 * d + 1)
 
-    _require("transformer-encoder", shape, parameters, count_encoder(shape, EncoderConfig(d=2, w=1)))
+    if parameters < (least := count_encoder(shape, EncoderConfig(d=2, w=1))):
+        raise BudgetTooSmall(least)
     d = 2
     while widest(d + 2) >= 4 * (d + 2):
         d += 2
     return EncoderConfig(d=d, w=widest(d))
-
-
-def _require(name: str, shape: Shape, parameters: int, least: int) -> None:
-    if parameters < least:
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for {name}: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {least}"
-        )
 
 
 LSTM = Architecture(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from membench.api import Architecture, Shape, hookimpl, lazy, option
+from membench.api import Architecture, BudgetTooSmall, Shape, hookimpl, lazy, option
 
 PRESETS = ("plain", "attention-only", "memory", "glu", "tied")
 
@@ -51,10 +51,7 @@ def count_plain(shape: Shape, d: int) -> int:
 def _for_budget(shape: Shape, parameters: int) -> XTransformersConfig:
     """The widest plain decoder of one layer, with four heads of 4 and an MLP of twice its width."""
     if parameters < count_plain(shape, 1):
-        raise ValueError(
-            f"a budget of {parameters} parameters is too small for x-transformers: with N={shape.vocab}, "
-            f"S={shape.length} and A={shape.answers} it needs at least {count_plain(shape, 1)}"
-        )
+        raise BudgetTooSmall(count_plain(shape, 1))
     d = 1
     while count_plain(shape, d + 1) <= parameters:
         d += 1

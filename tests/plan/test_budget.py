@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from membench.api import Architecture, Shape, option
+from membench.api import Architecture, BudgetTooSmall, Shape, option
 from membench.errors import UsageError
 from membench.interface.options import options_of
 from membench.interface.registry import Registry
@@ -147,6 +147,10 @@ def test_a_budget_and_model_options_exclude_each_other() -> None:
         plan(REGISTRY, Request(["aot"], ["bigram"], model_options=["H=3"], budgets=[Budget(3000)]))
 
 
+def _too_small(shape: Shape, parameters: int) -> Config:
+    raise BudgetTooSmall(5_000)
+
+
 def _raise(shape: Shape, parameters: int) -> Config:
     raise ZeroDivisionError("of a budget")
 
@@ -156,6 +160,10 @@ def _raise(shape: Shape, parameters: int) -> Config:
     [
         (lambda shape, parameters: Config(depth=2, width=100), "a config with 23,000 parameters for a budget of 3,000"),
         (lambda shape, parameters: None, "for_budget of plain returned a NoneType, not a Config"),
+        (
+            _too_small,
+            "a budget of 3000 parameters is too small for plain: with N=30, S=2 and A=30 it needs",
+        ),
         (_raise, "for_budget of plain failed: ZeroDivisionError: of a budget"),
     ],
 )

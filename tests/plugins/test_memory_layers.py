@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from membench.api import Architecture, Facts, NotApplicable, Setting, Shape
+from membench.api import Architecture, BudgetTooSmall, Facts, NotApplicable, Setting, Shape
 from membench_hashed_ngram import ARCHITECTURE as HASHED
 from membench_hashed_ngram import HashedNgramConfig
 from membench_hashed_ngram.bounds import bounds
@@ -122,7 +122,7 @@ def test_a_budget_is_used_and_kept(architecture: Architecture[Any], parameters: 
 @pytest.mark.parametrize("architecture", [MOE, PRODUCT_KEY, HOPFIELD, HASHED], ids=lambda one: one.name)
 def test_a_budget_that_is_too_small_is_named(architecture: Architecture[Any]) -> None:
     assert architecture.for_budget
-    with pytest.raises(ValueError, match=f"a budget of 9 parameters is too small for {architecture.name}"):
+    with pytest.raises(BudgetTooSmall):
         architecture.for_budget(Shape(20, 2, 20), 9)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import random
 from typing import Any
 
 import pandas as pd
@@ -102,3 +104,43 @@ def track_records(names: tuple[str, ...] = ("aot", "lookup", "mlp-transformer"))
 
 def track_board(names: tuple[str, ...] = ("aot", "lookup", "mlp-transformer")) -> dict[str, Any]:
     return board_data(track_records(names))
+
+
+def full_board(architectures: int = 20) -> dict[str, Any]:
+    """Every track and two tables with this many architectures, as data: made up, but as long as real ones."""
+    rng = random.Random(0)
+    names = [f"architecture-{number:02}" for number in range(architectures)]
+    made = track_board(tuple(names))
+    made["tracks"].insert(0, {**copy.deepcopy(made["tracks"][0]), "track": "efficiency", "sizes": [1000, 3000, 10000]})
+    for track in made["tracks"]:
+        for place, row in enumerate(track["rows"]):
+            row |= {"facts_of_limit": rng.random(), "verification": "verified, unsigned", "origin": "trained"}
+            for task, told in row["tasks"].items():
+                told["sizes"] = [_real(cell, size // (41 + place), task, track["track"], rng)
+                                 for cell, size in zip(told["sizes"], track["sizes"], strict=False)]  # fmt: skip
+                told["facts_of_limit"] = rng.random()
+    records = [one for task in (PLAIN, NOISY) for name in names for size in (3000, 10_000, 30_000)
+               for one in trials(name, size - rng.randint(0, 99), rng.random() * 0.9, task=task)]  # fmt: skip
+    about = {
+        "summary": "heads and a residual stream, without an MLP",
+        "reference": "Somebody and others, 'Title', 2024",
+    }
+    return {**made, "tables": board_data(records)["tables"], "architectures": dict.fromkeys(names, about)}
+
+
+def _real(cell: dict[str, Any], width: int, task: str, track: str, rng: random.Random) -> dict[str, Any]:
+    """A model with all that is said of one, each number as long as a measured one, and its command."""
+    value, width = rng.random(), width + (task == "ngram")
+    config = f"d={width} d_h=2 H={width // 3} layers=1"
+    facts, more = 1291, ()
+    if track == "efficiency":
+        facts, more = rng.randint(100, 9999), ("all_right", "peak", "facts")
+    command = (
+        f"membench run --model aot --task {task} -M d={width} -M H={width // 3} -T N=64 -T T0={facts} "
+        "-P steps=300 -P rounds=3 --seeds 5"
+    )
+    drawn = {key: rng.random() for key in ("bits_per_stored_bit", "cpu_seconds", *more)}
+    costs = {"parameters": width * 41, "without_embeddings": width * 27, "storage_bits": width * 41 * 32,
+             "active": width * 35, "flops": width**2, "state": width, "code_bytes": 21161}  # fmt: skip
+    return {**cell, "value": value, "low": value * 0.97, "high": value * 1.03, "config": config, **drawn, **costs,
+            "command": command, "id": f"{rng.getrandbits(48):012x}"}  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -311,6 +313,28 @@ def test_two_architectures_are_compared_side_by_side(board: Browser) -> None:
     assert len(texts(board, "#pair tbody tr")) == 3 + 3 + 3
     assert "one=" not in board.run("return location.hash")  # the first of the list
     assert "other=mlp-transformer" in board.run("return location.hash")
+
+
+def rows_taken_away(window: Browser) -> list[dict[str, str]]:
+    """What the button for CSV would have put into a file."""
+    window.run("URL.createObjectURL = (blob) => { window.taken = blob; return '#'; }")
+    window.click("#csv")
+    text = window.run("return window.taken.text()")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_rows_that_are_shown_can_be_taken_away(board: Browser) -> None:
+    told = [
+        (track["track"], cell["id"], cell["config"], cell["command"], str(cell["parameters"]))
+        for track in track_board()["tracks"] for row in track["rows"] for one in row["tasks"].values()
+        for cell in one["sizes"]
+    ]  # fmt: skip
+    rows = rows_taken_away(board)
+    keys = ("track", "id", "config", "command", "parameters")
+    taken = [tuple(row[key] for key in keys) for row in rows if row["track"]]
+    assert sorted(taken) == sorted((*one[:4], one[4].removesuffix(".0")) for one in told)
+    board.type("#words", "lookup")
+    assert {row["architecture"] for row in rows_taken_away(board)} == {"lookup"}
 
 
 def test_every_table_is_printed(board: Browser) -> None:

@@ -4,13 +4,13 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from boards import HOSTILE, sample_board, sample_records, sample_rows, trials
+from boards import HOSTILE, full_board, sample_board, sample_records, sample_rows, trials
 from click.testing import CliRunner
 from jinja2 import UndefinedError
 
@@ -22,10 +22,12 @@ from membench.errors import UsageError
 from membench.records.store import Entry
 from membench_leaderboard.data import board_data
 from membench_leaderboard.page import brief, page
+from membench_leaderboard.page.columnar import packed, shortened, whole
 from membench_leaderboard.terminal import boards
 
 PARTS = Path(membench_leaderboard.__file__).parent / "page"
 VOID = {"meta", "link", "input", "br"}
+CELLS = {"td", "th"}
 NASTY = "</script><img src=x onerror=alert(2)>\"'&<!--version--><!--data-->\u2028"
 
 
@@ -40,13 +42,22 @@ class Document(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in CELLS:
+            self._end_cell()
         element = {"tag": tag, "text": "", "within": [one["tag"] for one in self._open], **dict(attrs)}
         self.elements.append(element)
         if tag not in VOID:
             self._open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == "tr":
+            self._end_cell()
         assert self._open.pop()["tag"] == tag
+
+    def _end_cell(self) -> None:
+        """A cell needs no end of its own: the next one, or that of the row, is enough."""
+        if self._open[-1]["tag"] in CELLS:
+            self._open.pop()
 
     def handle_data(self, data: str) -> None:
         for element in self._open:
@@ -146,7 +157,7 @@ def test_numbers_per_parameter_are_there_for_both_ways_to_count(data: dict[str, 
     row = data["tables"][0]["rows"][0]
     assert row["parameters"] == 2 * row["without_embeddings"]
     every, bare = row["bits_per_parameter"], 2 * row["bits_per_parameter"]
-    assert f'<span class="all">{every:.2f}</span><span class="without-embeddings">{bare:.2f}</span>' in text
+    assert f"<span class=n0>{every:.2f}</span><span class=n1>{bare:.2f}</span>" in text
 
 
 def spoiled(value: Any) -> Any:
@@ -169,7 +180,10 @@ def test_every_text_is_text_wherever_it_comes_from() -> None:
     assert f"{NASTY}aot" in [one["text"] for one in document.all("h3")]
     assert any(one.get("class") == "note" and one["text"].startswith(NASTY) for one in document.all("p"))
     told = json.loads(document.all("script")[0]["text"])
-    assert {name: told[name] for name in made} == brief(made)
+    assert f"{NASTY}aot" in told["names"]
+    assert [unpacked(table["rows"]) for table in told["tables"]] == [
+        known(brief(table["rows"])) for table in made["tables"]
+    ]
 
 
 def test_the_templates_escape_all_but_our_own_style_and_script() -> None:
@@ -195,7 +209,50 @@ def test_half_a_character_does_not_stop_the_page() -> None:
 def test_the_data_cannot_end_its_element(text: str) -> None:
     (content,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     assert not set(content) & set("<>&\u2028\u2029")
-    assert HOSTILE in {row["architecture"] for table in json.loads(content)["tables"] for row in table["rows"]}
+    assert HOSTILE in {
+        row["architecture"] for table in json.loads(content)["tables"] for row in unpacked(table["rows"])
+    }
+
+
+def unpacked(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows again, as page.js makes them, without what is not known."""
+    columns = {key: some if isinstance(some, list) else [some["of"][at] for at in some.get("at", [0] * told["count"])]
+               for key, some in told["columns"].items()}  # fmt: skip
+    rows = [{key: some[place] for key, some in columns.items()} for place in range(told["count"])]
+    if shape := told.get("shape"):
+        shapes = unpacked(shape["of"])
+        rows = [{**row, **shapes[at]} for row, at in zip(rows, shape["at"], strict=True)]
+    return known(
+        {**row, "command": whole(row["command"], row["config"])} if row.get("command") else row for row in rows
+    )
+
+
+def known(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def test_rows_are_columns_and_rows_again() -> None:
+    rows = [
+        {"config": "d=3 act='a b'", "command": "membench run --model x -M d=3 -M 'act=a b' --seeds 5", "value": 0.5},
+        {"config": "d=3 act='a b'", "command": "membench run --model x -M e --seeds 5", "value": None},
+        {"config": "d=4 act='a b'", "command": "membench run --model x -M d=3 -M d=4 --seeds 5", "value": 0.25},
+        {"config": "", "command": "", "value": True},
+    ]
+    assert unpacked(packed(rows)) == known(rows)
+    assert unpacked(packed(rows * 5)) == known(rows * 5)
+    assert packed([]) == {"count": 0, "columns": {}}
+
+
+@pytest.mark.parametrize(
+    ("command", "short"),
+    [
+        ("run -M d=3 -M H=25 -T N=64", "run -M d -M H -T N=64"),
+        ("run -M d=4 -M H=25", "run -M d=4 -M H"),  # not what the config says
+    ],
+)
+def test_commands_are_said_without_what_the_config_says(command: str, short: str) -> None:
+    assert shortened(command, "d=3 H=25 layers=1") == short
+    assert whole(short, "d=3 H=25 layers=1") == command
 
 
 def test_the_policy_allows_our_style_and_script_and_nothing_else(document: Document) -> None:
@@ -292,6 +349,15 @@ def test_a_board_of_a_hundred_rows_is_small() -> None:
     records = [one for i in range(100) for one in trials(f"model-{i % 6}", 700 + 100 * i, 0.2 + i / 200)]
     made = board_data(records)
     assert sum(len(table["rows"]) for table in made["tables"]) == 100
+    assert len(page(made).encode()) < 250_000
+
+
+def test_a_board_of_twenty_architectures_on_all_tracks_stays_below_half_a_megabyte() -> None:
+    made = full_board(20)
+    assert [len(track["rows"]) for track in made["tracks"]] == [20] * 4
+    assert sum(
+        len(told["sizes"]) for track in made["tracks"] for row in track["rows"] for told in row["tasks"].values()
+    ) == (20 * 3 * (3 + 9 + 3 + 9))
     assert len(page(made).encode()) < 500_000
 
 

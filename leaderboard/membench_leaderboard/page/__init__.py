@@ -22,6 +22,7 @@ from membench.interface.registry import NAME
 from membench.measure.metrics import METRICS
 from membench.measure.size import COUNTS
 from membench_leaderboard.columns import COSTS, MODELS, Column, Row, find, known, number, score_columns, shown
+from membench_leaderboard.page.columnar import columnar
 from membench_leaderboard.track_scores import tracks_asking
 from membench_leaderboard.track_tables import GAP, PROFILE, place, profile_texts, said_headers, said_texts
 from membench_leaderboard.tracks import size_name
@@ -46,7 +47,7 @@ class Grid:
         """What is in a cell: a number and its interval, for each way to count parameters if that matters."""
         if column.decides(self.by):
             return [("", column.text(row, tight=True), column.interval_or_seeds(row))]
-        counts = {count: count for count in COUNTS} if column.counted else {"": "all"}
+        counts = {_short(count): count for count in COUNTS} if column.counted else {"": "all"}
         return [
             (name, column.text(row, count, tight=True), column.interval(row, count)) for name, count in counts.items()
         ]
@@ -59,7 +60,8 @@ def page(data: Mapping[str, Any]) -> str:
     grids = [(_scores_grid(at, table), _rows_grid(at, table)) for at, table in enumerate(data["tables"])]
     style, script = _style(), _file("page.js")
     text = _templates().get_template("page.html").render(
-        data=brief({**data, **_for_the_script(names), "axes": (axes := _axes(data))}),
+        data={**columnar(brief(data)), **_for_the_script(names), "axes": (axes := _axes(data))},
+        membench=data["membench"],
         axes=axes,
         boards=list(zip(data["tables"], grids, strict=True)),
         choices={key: _choices(data, key) for key in ("task", "protocol")},
@@ -82,15 +84,12 @@ def _shown_data(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def brief(value: Any) -> Any:
-    """For the script, which needs neither more digits than a screen shows nor what is not known."""
+    """For the script, which needs no more digits than a screen shows."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return int(rounded) if (rounded := float(f"{value:.6g}")).is_integer() else rounded
     if isinstance(value, Mapping):
-        return {key: brief(one) for key, one in value.items() if one is not None or key in _KEPT}
+        return {key: brief(one) for key, one in value.items()}
     return [brief(one) for one in value] if isinstance(value, list) else value
-
-
-_KEPT = ("rank", "tied")
 
 
 @functools.cache
@@ -121,9 +120,14 @@ def _file(name: str) -> str:
 def _style() -> str:
     """With rules by which a cell shows one of its ways to count parameters: the first, until the script chooses."""
     hide = "td > .{} {{ display: none; }}\n"
-    rules = [f'[data-counting="{chosen}"] {hide.format(other)}' for chosen, other in permutations(COUNTS, 2)]
-    rules += [f":root:not([data-counting]) {hide.format(other)}" for other in list(COUNTS)[1:]]
+    rules = [f'[data-counting="{chosen}"] {hide.format(_short(other))}' for chosen, other in permutations(COUNTS, 2)]
+    rules += [f":root:not([data-counting]) {hide.format(_short(other))}" for other in list(COUNTS)[1:]]
     return _file("page.css") + "".join(rules)
+
+
+def _short(count: str) -> str:
+    """The class of what is counted so; it is in thousands of cells."""
+    return f"n{list(COUNTS).index(count)}"
 
 
 def _policy(style: str, script: str) -> str:
@@ -251,14 +255,18 @@ def _panel(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
         for number, (table, row) in enumerate(zip(data["tables"], firsts, strict=True))
         if row
     ]
-    places = [
-        {"track": track["title"], "task": task, "place": place(told), "of": len(track["rows"]),
-         "score": _with_interval(*_score_parts(told)[:2])}
-        for track in data["tracks"] for row in track["rows"] if row["architecture"] == name
-        for task, told in row["tasks"].items() if told
-    ]  # fmt: skip
+    places = {track["title"]: _places(track, name) for track in data["tracks"]}
     told = {"summary": about.get("summary"), "reference": about.get("reference")}
-    return {"name": name, **told, "best": best, "places": places}
+    return {"name": name, **told, "best": best, "places": {title: some for title, some in places.items() if some}}
+
+
+def _places(track: Row, name: str) -> list[dict[str, str]]:
+    """On each task of a track."""
+    return [
+        {"task": task, "place": f"{place(told)} of {len(track['rows'])}",
+         "score": _with_interval(*_score_parts(told)[:2])}
+        for row in track["rows"] if row["architecture"] == name for task, told in row["tasks"].items() if told
+    ]  # fmt: skip
 
 
 def _best_facts(row: Row, by: str) -> dict[str, str]:

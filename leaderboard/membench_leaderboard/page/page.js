@@ -9,6 +9,29 @@ const all = (selector, within = document) => [...within.querySelectorAll(selecto
 const byId = (name) => document.getElementById(name);
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
+// Rows, from columns: each is a list of values, or the different values and which one each is. So is the shape of models.
+function unpacked({ count, columns, shape }) {
+  const shapes = shape && unpacked(shape.of);
+  const read = Object.entries(columns).map(([key, one]) =>
+    [key, Array.isArray(one) ? (i) => one[i] : (i) => one.of[one.at ? one.at[i] : 0]]);
+  return Array.from({ length: count }, (_, i) => {
+    const row = { ...Object.fromEntries(read.map(([key, of]) => [key, of(i)])), ...(shapes && shapes[shape.at[i]]) };
+    if (row.command) row.command = command(row.command, row.config);
+    return row;
+  });
+}
+
+// A command, with the values of the options that its config has: "-M d" is "-M d=3" where it says "d=3".
+function command(text, config) {
+  const values = new Map(config.split(/\s+/).filter((word) => word.includes("=")).map((word) =>
+    [word.slice(0, word.indexOf("=")), word]));
+  return text.replace(/(?<= -M )([^\s=]+)(?= |$)/g, (name) => values.get(name) || name);
+}
+
+const models = unpacked(data.models);
+for (const track of data.tracks) track.told = unpacked(track.told);
+for (const table of data.tables) for (const kind of ["rows", "scores"]) table[kind] = unpacked(table[kind]);
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
@@ -25,7 +48,7 @@ const names = data.names; // in the order that gives each its look
 const boards = all(".board").map((section) => {
   const table = data.tables[Number(section.dataset.table)];
   return { section, table, rows: linked(find("table.rows", section), table.rows, table.sorted_by),
-           scores: linked(find("table.scores", section), table.scores || [], table.sorted_by) };
+           scores: linked(find("table.scores", section), table.scores, table.sorted_by) };
 });
 
 // Each row of data beside its row of the table, in the order of the board.
@@ -36,6 +59,7 @@ function linked(table, rows, by) {
   return all("tbody tr", table).map((element, order) => ({ ...rows[order], element, cell: cell(element), order, by }));
 }
 
+const counted = () => `.n${Object.keys(data.counts).indexOf(state.counting)}`; // the class of what is counted so
 const size = (row) => row[data.counts[state.counting].field];
 
 // A number per parameter, by the way of counting that the reader chose.
@@ -47,9 +71,7 @@ function perParameter(row, key) {
 function value(row, key) {
   if (data.per_parameter.includes(key)) return perParameter(row, key);
   if (key === "rank") return row.order;
-  if (!key.startsWith("budget ")) return row[key];
-  const best = row.budgets[key.slice(7)][state.counting];
-  return best ? best[row.by] : null;
+  return row[key.startsWith("budget ") ? `${key} ${state.counting}` : key];
 }
 
 function matches(row) {
@@ -172,7 +194,7 @@ function explain(button, key) {
 // The words of a row as its table says them, so that each number is formatted in one place only.
 function said(row, key) {
   const cell = row.cell(key);
-  return cell ? (find(`.${state.counting}`, cell) || cell.firstChild).textContent : "-";
+  return cell ? (find(counted(), cell) || cell.firstChild).textContent : "-";
 }
 
 function withInterval(row, key) {
@@ -449,8 +471,8 @@ const tracks = all(".track").map((section) => {
 
 // What architectures reached at each size of a track on one task, as rows that a plot can show.
 function pointsOf(track, task) {
-  return track.rows.flatMap((row) => ((row.tasks[task] || {}).sizes || []).filter(Boolean).map((cell) =>
-    ({ ...cell, architecture: row.architecture, published: row.published, by: "track", element: { id: panelOf(row.architecture).id } })));
+  return track.told.filter((told) => told.task === task).flatMap((told) => models.slice(told.first, told.end).map((cell) =>
+    ({ ...cell, architecture: told.architecture, published: told.published, by: "track", element: { id: panelOf(told.architecture).id } })));
 }
 
 function panelOf(name) {
@@ -522,7 +544,7 @@ function compareTwo() {
   const body = html("tbody"), plots = [];
   for (const one of tracks) {
     for (const task of one.track.tasks) {
-      const told = pair.map((name) => (one.track.rows.find((row) => row.architecture === name) || { tasks: {} }).tasks[task.name]);
+      const told = pair.map((name) => one.track.told.find((score) => score.architecture === name && score.task === task.name));
       if (told.some(Boolean)) body.append(compared(`${one.track.title}: ${task.name}`, told));
     }
     const box = html("div", { class: "multiples" });

@@ -1,4 +1,4 @@
-"""Every column of the board, defined once.
+"""Every column of the tables of models and architectures, defined once. (Those of tracks are in `track_tables`.)
 
 The terminal, Markdown, the page, CSV, JSON, plots and `--explain` read the definitions below and spell none of them
 out. A new column is one entry here and its value for a trial in `frame._row`. For a model, `rows.summarise` averages

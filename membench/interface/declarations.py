@@ -56,7 +56,7 @@ class Architecture(Generic[C]):
     identifiable: Callable[[Shape, C], int] | None = None  # directions of the parameters that change the function
     active: Callable[[Shape, C], int] | None = None  # parameters that a question uses, where `build` reads more
     state: Callable[[Shape, C], int] | None = None  # numbers carried from one position to the next
-    embeddings: tuple[str, ...] = ()  # prefixes of parameters that are tables over tokens or positions
+    embeddings: tuple[str, ...] = ()  # prefixes of parameters that are tables over tokens, positions or answers
     constructions: Mapping[str, Construction] = field(default_factory=dict)  # closed-form weights; the first is default
     kernel: Kernel | None = None  # fused training of many replicas; optional, never needed
     for_budget: Callable[[Shape, int], C] | None = None  # the config that best uses a number of parameters

@@ -69,6 +69,14 @@ def test_every_page_is_on_the_site() -> None:
     assert sorted(pages) == sorted(path.name for path in PAGES if path.parent.name == "docs")
 
 
+def test_markdown_leaves_formulas_alone() -> None:
+    """On a line of text it takes these for characters that it should not read, before the formula is seen."""
+    text = re.sub(r"```.*?```|\$\$.*?\$\$", "", EVERYTHING, flags=re.S)
+    formulas = re.findall(r"\$[^$\n]+\$", text)
+    assert len(formulas) > 500
+    assert [one for one in formulas if re.search(r"\\[\\`*_{}\[\]()>#+.!|~-]", one)] == []
+
+
 def test_the_two_commands_of_the_readme_are_there() -> None:
     readme = PAGES[ROOT / "README.md"]
     assert "pip install -c constraints.txt . && membench run --model aot --task bigram" in readme

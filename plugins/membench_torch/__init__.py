@@ -56,25 +56,24 @@ def count_encoder(shape: Shape, config: EncoderConfig) -> int:
 
 
 def _lstm_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
-    """The widest single layer whose state is as wide as its tokens' vectors."""
-
-    def count(d: int) -> int:
-        return count_recurrent(shape, RecurrentConfig(d=d), GATES["lstm"])
-
-    if parameters < (least := count(1)):
-        raise BudgetTooSmall(least)
-    return RecurrentConfig(d=_largest(count, parameters))
+    """A single layer whose state is about as wide as its tokens' vectors."""
+    return _recurrent_for_budget("lstm", shape, parameters, lambda w: w)
 
 
 def _gru_for_budget(shape: Shape, parameters: int) -> RecurrentConfig:
-    """The widest single layer whose state is about twice as wide as its tokens' vectors."""
+    """A single layer whose state is about twice as wide as its tokens' vectors."""
+    return _recurrent_for_budget("gru", shape, parameters, lambda w: (w + 1) // 2)
+
+
+def _recurrent_for_budget(name: str, shape: Shape, parameters: int, balanced: Callable[[int], int]) -> RecurrentConfig:
+    """The widest state with vectors of tokens that are balanced with it, and for the rest of the budget wider ones."""
 
     def count(d: int, w: int) -> int:
-        return count_recurrent(shape, RecurrentConfig(d=d, w=w), GATES["gru"])
+        return count_recurrent(shape, RecurrentConfig(d=d, w=w), GATES[name])
 
     if parameters < (least := count(1, 1)):
         raise BudgetTooSmall(least)
-    w = _largest(lambda w: count((w + 1) // 2, w), parameters)
+    w = _largest(lambda w: count(balanced(w), w), parameters)
     return RecurrentConfig(d=_largest(lambda d: count(d, w), parameters), w=w)
 
 

@@ -65,6 +65,16 @@ def test_dropout_is_off_by_default_and_never_asked_when_measured() -> None:
     assert torch.equal(noisy(TOKENS), noisy(TOKENS))
 
 
+@pytest.mark.parametrize("architecture", [LSTM, GRU], ids=lambda one: one.name)
+@pytest.mark.parametrize("N", [20, 50, 64])
+@pytest.mark.parametrize("budget", [1000, 3000, 10_000])
+def test_a_budget_is_nearly_used_up(architecture: Any, N: int, budget: int) -> None:
+    shape = Shape(N, 2, N)
+    config = architecture.for_budget(shape, budget)
+    assert 0.93 * budget < count_recurrent(shape, config, GATES[architecture.name]) <= budget
+    assert 0.4 < config.d / config.w < 1.3
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru", "transformer-encoder"])
 def test_they_learn(name: str, tmp_path: Any) -> None:
     import membench

@@ -64,7 +64,7 @@ def points_behind(place: FirstPlace, rows: pd.DataFrame) -> set[str]:
     """
     track = TRACKS[place.track]
     task = next(one for one in track.tasks if one.name == place.task)
-    standings = next(some for one, some in track_rows(rows) if one is track)
+    standings = next(some for one, some in track_rows(rows) if one.name == track.name)
     scored = next(one for one in standings if (one["architecture"], one["published"]) == (place.architecture, True))
     cells = [cell for cell in scored["tasks"][place.task]["score"].cells if cell]
     if not track.searched:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -35,22 +35,26 @@ def rows_as_markdown(rows: pd.DataFrame) -> str:
     )
 
 
-def scores_as_markdown(rows: pd.DataFrame, count: str = "all") -> str:
-    """The tracks, then a heading, the scores of the architectures and a note for each table."""
+def scores_as_markdown(rows: pd.DataFrame, count: str = "all", sizes: Collection[str] | None = None) -> str:
+    """The tracks, then a heading, the scores of the architectures and a note for each table.
+
+    With `sizes`, ids of rows, what was reached at each size is shown for tasks that one of them is about.
+    """
     found = (
         f"### {escape(title(table.common))}\n\n{scores_table(table, count)}\n\n{escape(score_note(table, count))}"
         for table in tables(outside_tracks(rows))
     )
-    return "\n\n".join([*(part for one in track_rows(rows) for part in _track(*one, "###")), *found])
+    return "\n\n".join([*(part for one in track_rows(rows) for part in _track(*one, "###", sizes)), *found])
 
 
-def _track(track: Track, rows: Sequence[Row], level: str) -> Iterator[str]:
+def _track(track: Track, rows: Sequence[Row], level: str, sizes: Collection[str] | None = None) -> Iterator[str]:
     """The overview of a track, and what was reached at each size, one table for each task."""
     yield f"{level} {escape(track.title)}"
     yield _texts(*overview(track, rows))
     yield escape(overview_note(track)) + "."
     for task in track.tasks:
-        if any(row["tasks"][task.name] for row in rows):
+        cells = [cell for row in rows if (told := row["tasks"][task.name]) for cell in told["score"].cells if cell]
+        if sizes is None or any(cell.id in sizes for cell in cells):
             yield f"{level}# {escape(f'{task.name}: {task.task} ({task.config})')}"
             yield _texts(*curve(track, task.name, rows))
 

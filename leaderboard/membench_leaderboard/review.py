@@ -38,7 +38,8 @@ from membench_leaderboard.gather import merged, read_entries
 from membench_leaderboard.markdown import scores_as_markdown
 from membench_leaderboard.publish import publishable, refuse_worse
 from membench_leaderboard.published import published_entries
-from membench_leaderboard.rows import TABLE, summarise
+from membench_leaderboard.rows import summarise
+from membench_leaderboard.track_scores import asked_with
 from membench_leaderboard.words import counted
 
 SUBMISSIONS = "leaderboard/submissions"
@@ -215,16 +216,14 @@ def _plugins(plugins: Sequence[str]) -> str:
 
 
 def _tables(chosen: Sequence[Entry]) -> str:
-    """Tables with something new, as they would be with it."""
+    """Tracks and tables that would have something new, as they would be; a track with all its tasks, which rank it."""
     after = summarise(to_frame([replace(one, published=True) for one in merged(published_entries(), chosen)]))
     new = {one.record.id for one in chosen}
-    keys = {tuple(key) for key in after.loc[after["id"].isin(new), TABLE].itertuples(index=False)}
-    rows = after[[tuple(key) in keys for key in after[TABLE].itertuples(index=False)]]
     names = ", ".join(
         f"**{escape(name)}**" for name in sorted({str(one.record.architecture["name"]) for one in chosen})
     )
-    parts = [f"The board as it would be, with {counted(len(new), 'new row')} of {names}:", scores_as_markdown(rows)]
-    return "\n\n".join([*parts, *_first_places(after)])
+    told = f"The board as it would be, with {counted(len(new), 'new row')} of {names}:"
+    return "\n\n".join([told, scores_as_markdown(asked_with(after, new), sizes=new), *_first_places(after)])
 
 
 def _first_places(after: pd.DataFrame) -> Iterator[str]:

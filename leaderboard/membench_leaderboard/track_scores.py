@@ -8,8 +8,8 @@ and from nobody else's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import geometric_mean
 from typing import Any, cast
 
@@ -276,11 +276,36 @@ def _interval(parts: Sequence[tuple[float, Cell]]) -> tuple[float, float]:
 
 
 def track_rows(rows: pd.DataFrame) -> list[tuple[Track, list[Row]]]:
-    """The standings of each track that has any."""
+    """The standings of each track that has any, over the tasks that a row is about: others may not have been chosen."""
     mine = rows[np.array([bool(asked) for asked in _tracks_of(rows)], bool)]
     plain = cast("list[Row]", mine.to_dict("records"))
-    found = ((track, standings(track, plain)) for track in TRACKS.values())
+    found = ((track, standings(track, plain)) for track in map(_with_tasks_of(mine), TRACKS.values()))
     return [(track, some) for track, some in found if some]
+
+
+def _with_tasks_of(rows: pd.DataFrame) -> Callable[[Track], Track]:
+    tables = _tables_of(rows)
+
+    def chosen(track: Track) -> Track:
+        own = [table for table in tables if track.trains(table)]
+        tasks = [task for task in track.tasks if any(task.asks(table, track.searched) for table in own)]
+        return replace(track, tasks=tasks)
+
+    return chosen
+
+
+def _tables_of(rows: pd.DataFrame) -> list[Row]:
+    """What the rows of each table have in common."""
+    return cast("list[Row]", rows[TABLE].drop_duplicates().to_dict("records"))
+
+
+def asked_with(rows: pd.DataFrame, chosen: Collection[str]) -> pd.DataFrame:
+    """The rows that are compared with the chosen ids: all of a track that asks for one, and all of its table."""
+    tables = _tables_of(rows[rows["id"].isin(chosen)])
+    tracks = {track.name for table in tables for track in tracks_asking(table)}
+    keys = {tuple(table[key] for key in TABLE) for table in tables}
+    every = zip(rows[TABLE].itertuples(index=False), _tracks_of(rows), strict=True)
+    return rows[[tuple(key) in keys or any(one.name in tracks for one in asked) for key, asked in every]]
 
 
 def without_probes(rows: pd.DataFrame) -> pd.DataFrame:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from boards import track_records
 from click.testing import CliRunner
 
 from membench.cli import cli
@@ -20,7 +22,7 @@ from membench.interface.registry import Registry, Selection
 from membench.plan.request import Request, plan
 from membench.plan.trial import Point
 from membench.records.record import Record
-from membench.records.store import Store
+from membench.records.store import Entry, Store
 from membench.verify.folder import MAX_FILES, check_folder
 from membench.verify.submission import MANIFEST, gather, summarise, write
 from membench_leaderboard import review as reviewing
@@ -227,6 +229,20 @@ def test_an_honest_plugin_is_verified_with_its_place_on_the_board(tmp_path: Path
     assert "It brings code of its own, which somebody should read" in one.text
     assert "with 1 new row of **pairs**" in one.text
     assert "One point, drawn by the salt `salt`, was trained again" in one.text
+
+
+def test_the_comment_has_the_whole_track_that_ranks_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviewing, "published_entries", lambda: [Entry(one, published=True) for one in track_records()])
+    monkeypatch.setattr(reviewing, "read_history", list)
+    names = ("aot", "lookup", "newcomer")
+    mine = [one for one in track_records(names) if one.architecture["name"] == "newcomer"]
+    mine = [one for one in mine if (one.task["name"], one.protocol["name"]) == ("ngram", "converged")]
+    text = reviewing._tables([Entry(one) for one in mine])
+    assert re.findall(r"^### (.*)", text, re.M) == ["Accuracy against parameters"]
+    assert re.findall(r"^#### (\w+)", text, re.M) == ["ngram"]  # the sizes of what is new
+    overview = text.split("###")[1]
+    assert re.search(r"architecture *\| bigram *\| ngram *\| zipf", overview)
+    assert all(re.search(rf"\| {name} *\|", overview) for name in ("aot", "lookup", "mlp-transformer", "newcomer"))
 
 
 def test_what_else_is_changed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

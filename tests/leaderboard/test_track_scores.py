@@ -21,8 +21,10 @@ from membench_leaderboard.data import board_data
 from membench_leaderboard.frame import to_frame
 from membench_leaderboard.page import page
 from membench_leaderboard.rows import Row, summarise
+from membench_leaderboard.select import select
 from membench_leaderboard.terminal import overviews
 from membench_leaderboard.track_scores import Score, standings, track_rows
+from membench_leaderboard.track_tables import overview
 from membench_leaderboard.tracks import ACCURACY, EFFICIENCY, N, Track
 
 BOUND = {"name": "theorem", "quantity": "associations", "direction": "lower", "value": 200.0, "reason": None}
@@ -158,6 +160,22 @@ def test_an_architecture_is_ranked_by_its_own_scores_alone() -> None:
 
 
 # ---- what a row says at once ------------------------------------------------------------------------------
+
+
+def test_a_track_ranks_over_the_tasks_that_were_chosen() -> None:
+    rows = summarise(to_frame(track_records()))
+    (whole, _), *_ = track_rows(rows)
+    assert [task.name for task in whole.tasks] == ["bigram", "ngram", "zipf"]
+    chosen = select(rows, task="ngram")
+    (track, some), (constructions, _) = track_rows(chosen)
+    assert [[task.name for task in one.tasks] for one in (track, constructions)] == [["ngram"], ["ngram"]]
+    for row in some:
+        assert list(row["tasks"]) == ["ngram"]
+        assert row["level"] == pytest.approx(row["tasks"]["ngram"]["score"].value)
+    headers, *_ = overview(track, some)
+    assert "bigram" not in headers
+    (zipf, _), *_ = track_rows(select(rows, task="bigram", options=["zipf=1"]))
+    assert [task.name for task in zipf.tasks] == ["zipf"]
 
 
 def test_a_row_says_how_many_facts_a_parameter_holds_and_what_that_is_near_to() -> None:

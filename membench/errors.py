@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import traceback
 from collections.abc import Collection, Iterable
@@ -33,7 +34,7 @@ class PluginError(MembenchError):
 
 
 class FileError(MembenchError):
-    """A file that the system does not let us read."""
+    """A file that the system does not let us read or write."""
 
     exit_code = 3
 
@@ -56,6 +57,17 @@ def unknown(kind: str, name: str, known: Iterable[str], listing: str) -> UsageEr
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean '{names[near[0]]}'? " if near else ""
     return UsageError(f"unknown {kind} '{name[:100]}'; {hint}{listing}")
+
+
+# What is wrong with the name that somebody gave; anything else, such as a full disk, is nobody's mistake.
+_WRONG_NAME = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+
+
+def cannot_write(path: Path, error: OSError, hint: str = "", what: str = "") -> MembenchError:
+    """The error for what could not be written, in one sentence that names it."""
+    kind = UsageError if error.errno in _WRONG_NAME else FileError
+    named = f"{what} '{path}'" if what else f"'{path}'"
+    return kind(f"cannot write {named}: {error.strerror or error}{f'; {hint}' if hint else ''}")
 
 
 def in_words(error: BaseException, most: int = 300) -> str:

@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,9 @@ from membench.analysis.escape_markdown import escape
 from membench.errors import NOT_ALL_VERIFIED, MembenchError, UsageError
 from membench.interface.registry import Selection
 from membench.printing import printable
-from membench.records.files import write_atomically
+from membench.records.files import write_named
 from membench.records.store import Entry
+from membench.temporary import temporary_folder
 from membench.verbs.verify import Verification, verify
 from membench.verify.folder import brought_plugins, check_folder
 from membench.verify.retrain import SUBMITTED, Repeat
@@ -77,15 +77,8 @@ def main(base: str, tree: Path, comment: Path | None, salt: str | None, timeout:
     if comment is None:
         click.echo(text)
     else:
-        _write(text, comment)
+        write_named(comment, text)
     sys.exit(exit_code([one.outcome for one in reviews]))
-
-
-def _write(text: str, comment: Path) -> None:
-    try:
-        write_atomically(comment, text)
-    except OSError as error:
-        raise UsageError(f"cannot write '{comment}': {error.strerror or error}") from None
 
 
 def exit_code(outcomes: Sequence[str]) -> int:
@@ -115,8 +108,8 @@ def review(tree: Path, name: str, salt: str, timeout: float) -> Review:
         return _refused(name, f"{SUBMISSIONS}/{name} leads out of the checkout")
     if problem := check_folder(folder):
         return _refused(name, problem)
-    with tempfile.TemporaryDirectory(prefix="membench-") as temporary:
-        copy = Path(temporary) / name  # verification writes marks, and a checkout stays as it is
+    with temporary_folder() as temporary:
+        copy = temporary / name  # verification writes marks, and a checkout stays as it is
         shutil.copytree(folder, copy, symlinks=True)
         try:
             plugins = brought_plugins(copy)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from membench.errors import UsageError
+from membench.records.files import write_named
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart, and a marker each.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -71,12 +73,10 @@ def _figure_to_show() -> Any:
 
 
 def _write(figure: Any, path: Path) -> None:
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError(None, "it is not a regular file")
-        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}") from None
+    drawn = BytesIO()
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(drawn, format=path.suffix[1:], dpi=160, metadata=metadata)
+    write_named(path, drawn.getvalue())
 
 
 def _legend_columns(labels: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from membench.analysis.curves import Curve, Overlay, Picture, as_csv, curves, dr
 from membench.analysis.trial_frame import keep, require_columns, require_like
 from membench.errors import UsageError
 from membench.execute.progress import counting
-from membench.records.files import write_atomically
+from membench.records.files import make_parent, write_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,15 +34,12 @@ class Plot:
 
     def write(self, stem: Path, suffixes: Sequence[str]) -> list[Path]:
         """The figure in each format, and its data as CSV, all under one name."""
-        try:
-            stem.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot write figures to '{stem.parent}': {error.strerror}") from None
+        make_parent(stem)
         paths = [stem.with_name(stem.name + suffix) for suffix in suffixes]
         for path in paths:
             draw_curves(self.curves, self.picture, path)
         data = stem.with_name(stem.name + ".csv")
-        write_atomically(data, as_csv(self.curves))
+        write_named(data, as_csv(self.curves))
         return [*paths, data]
 
 

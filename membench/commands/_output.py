@@ -177,13 +177,13 @@ def publish(
     as_json: bool,
 ) -> None:
     """Show the comparisons on standard output and write the files that were asked for."""
-    from membench.records.files import write_atomically
+    from membench.records.files import write_named
     from membench.regress.formats import as_junit, as_markdown, as_plain, as_table, changed, summary
 
     if markdown:
-        write_atomically(markdown, as_markdown(comparisons, heading, notes))
+        write_named(markdown, as_markdown(comparisons, heading, notes))
     if junit:
-        write_atomically(junit, as_junit(comparisons, heading))
+        write_named(junit, as_junit(comparisons, heading))
     if as_json:
         print_json(as_plain(comparisons, heading, notes))
         return

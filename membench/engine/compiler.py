@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from membench.errors import NotApplicable
+from membench.temporary import temporary_folder
 
 COMPILERS = ("c++", "g++", "clang++")
 MAX_SECONDS = 300.0  # for the compiler; it takes a few
@@ -118,8 +119,8 @@ def _compile(command: Sequence[str], cache: Path, stem: str) -> Path:
     """Other processes may be doing the same: each writes a file of its own, and puts it in place when complete."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            built = Path(folder) / f"{stem}.so"
+        with temporary_folder(cache / "kernel") as folder:
+            built = folder / f"{stem}.so"
             done = _run([*command, _native(), "-o", str(built)])
             if done.returncode != 0:  # not every compiler knows its own processor
                 done = _run([*command, "-o", str(built)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +17,7 @@ from membench.execute.executor import workers_of
 from membench.interface.registry import Registry
 from membench.plan.trial import Point, Trial
 from membench.records.store import Store
+from membench.temporary import temporary_folder
 
 CALIBRATION_POINTS = 4
 SHORT, LONG = 20, 100  # steps of the two calibration runs; their difference is free of what does not depend on steps
@@ -77,8 +77,8 @@ def estimate(
     if not points:
         return Estimate(0.0, 0, 0.0, 0.0)
     places = sorted({round(i * (len(points) - 1) / (CALIBRATION_POINTS - 1)) for i in range(CALIBRATION_POINTS)})
-    with tempfile.TemporaryDirectory() as folder:
-        clock = _Clock(Path(folder), registry, replace(execution, jobs=1))
+    with temporary_folder() as folder:
+        clock = _Clock(folder, registry, replace(execution, jobs=1))
         clock.seconds(points[0])  # starts torch and compiles kernels, which happens only once
         costs = []
         for number, place in enumerate(places):

@@ -6,7 +6,6 @@ import atexit
 import os
 import pickle
 import secrets
-import shutil
 import signal
 import socket
 import tempfile
@@ -14,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,14 @@ from membench.execute.ray_worker import Failure, run_on_node
 from membench.interface.origin import Code
 from membench.interface.registry import Registry
 from membench.measure.environment import describe_git
+from membench.temporary import temporary_folder
 from membench.threads import ONE_THREAD
 
 RETRIES = 3  # of a job whose worker or node died; Ray makes them, on whatever node is left
 MAX_CALLS = 1000  # jobs of a worker before it is replaced, with whatever memory was lost in it; Ray's own is 1 on a GPU
 OBJECT_STORE = 128 << 20  # bytes; only weights ever lie there, and the driver takes them out at once
 REFRESH = 2.0  # seconds between two looks at the nodes
-FOLDER = "membench-ray-"  # and the number of the process that it is for
+FOLDER = "membench-ray"
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -273,9 +273,8 @@ def _knock(address: str) -> None:
 
 def _start(ray: Any, execution: Execution) -> None:
     """A cluster of this machine, which nobody else can reach. It ends with this process, however that ends."""
-    _remove_leftovers()
-    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
-    atexit.register(_stop, ray, folder)
+    folder = _folder.enter_context(temporary_folder(Path(tempfile.gettempdir(), FOLDER)))
+    atexit.register(_stop, ray)
     token = folder / "token"
     token.write_text(secrets.token_hex(32), encoding="ascii")  # else Ray leaves one in the user's home
     cores = execution.jobs * (execution.cpus or 1.0) if execution.jobs else available_cores()
@@ -298,31 +297,16 @@ def _start(ray: Any, execution: Execution) -> None:
         raise failure from None
     (address,) = {node["NodeManagerAddress"] for node in ray.nodes()}
     if address != "127.0.0.1":  # Ray was imported before we could tell it
-        _stop(ray, folder)
+        _stop(ray)
         raise UsageError(
             "Ray would listen on all networks, because this program imported it before membench did; "
             "call ray.init() yourself, and membench uses that cluster"
         )
 
 
-def _stop(ray: Any, folder: Path) -> None:
+_folder = ExitStack()  # of the cluster that this process started: its sockets and logs
+
+
+def _stop(ray: Any) -> None:
     ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_leftovers() -> None:
-    """Of drivers that were killed: the logs of their clusters."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        owner = folder.name.removeprefix(FOLDER).partition("-")[0]
-        if folder.is_dir() and owner.isdigit() and not _is_running(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
+    _folder.close()

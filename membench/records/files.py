@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import stat
-import tempfile
-import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-TEMPORARY = ".part"
-FRESH = 1.0  # seconds: a file that was just made may not be locked yet
-_LEFTOVER = re.compile(rf"\..+\.(json|jsonl|safetensors)\.[a-z0-9_]{{8}}{re.escape(TEMPORARY)}")
+from membench.errors import cannot_write
+from membench.temporary import remove_leftovers, temporary_file
 
 
 class NotAFile(ValueError):
@@ -57,55 +51,38 @@ def _unreadable(error: Exception) -> NotReadable:
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """A reader sees the old file or the new one, never a part, whatever happens in between.
 
-    What a symbolic link leads to is replaced, and the link stays. OSError for anything there that is not a regular
-    file: a device or a pipe is no file to be replaced.
+    What a symbolic link leads to is replaced, and the link stays. OSError, which names the file, also for anything
+    there that is not a regular file: a device or a pipe is no file to be replaced.
     """
-    path = Path(os.path.realpath(path))
-    if os.path.lexists(path) and not path.is_file():
-        raise OSError(None, "it is not a regular file")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=TEMPORARY)
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not target.is_file():
+        raise OSError(None, "it is not a regular file", str(path))
     try:
-        with os.fdopen(handle, "wb") as file:
-            _lock(handle)  # until it has its name, so that `remove_leftovers` can tell that somebody is at work on it
+        with temporary_file(target) as (temporary, file):
             if isinstance(content, (str, bytes)):
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             else:
                 file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp makes it private; records are to be shared
-            os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):  # the folder may be gone with it
-            os.unlink(temporary)
-        raise
+            os.chmod(temporary, 0o644)  # it was made private; records are to be shared
+            os.replace(temporary, target)
+    except OSError as error:  # a full disk does not say where it is, and nobody knows the temporary name
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
-def _lock(handle: int) -> bool:
-    """Whether nobody else has it; False also where a file system knows no locks."""
+def write_named(path: Path, content: str | bytes | Iterable[bytes], hint: str = "", what: str = "") -> None:
+    """The same for a file that somebody asked for: what killed writers left of it goes, and a failure is a sentence."""
+    remove_leftovers(path.parent, path.name, below=False)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError:
-        return False
+        write_atomically(path, content)
+    except OSError as error:
+        raise cannot_write(path, error, hint, what) from None
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Temporary files of `write_atomically` whose writers were killed, below a folder; what somebody writes stays."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            if _LEFTOVER.fullmatch(name):
-                _remove_leftover(Path(parent, name))
-
-
-def _remove_leftover(path: Path) -> None:
-    with suppress(OSError):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or time.time() - found.st_mtime < FRESH:
-            return
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            if _lock(handle):
-                path.unlink()
-        finally:
-            os.close(handle)
+def make_parent(path: Path, what: str = "") -> None:
+    """The folder that a file is to be in; the sentence is about the file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error, what=what) from None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from membench.records.files import open_regular, write_atomically
+from membench.records.files import open_regular, write_named
 from membench.records.record import MAX_DEPTH, Record, check_plain, read_json
 from membench.records.sharing import PARTS
 
@@ -52,7 +52,7 @@ class NotAPack(ValueError):
 
 def write_pack(path: Path, records: Iterable[Packed]) -> None:
     """Whole or not at all."""
-    write_atomically(path, (f"{line}\n".encode() for line in pack(records)))
+    write_named(path, (f"{line}\n".encode() for line in pack(records)))
 
 
 def pack(records: Iterable[Packed]) -> Iterator[str]:

@@ -12,17 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from membench.errors import FileError, UsageError
+from membench.errors import FileError, UsageError, cannot_write
 from membench.interface.declarations import Architecture, Task
 from membench.interface.origin import Code
 from membench.measure.environment import versions_of
 from membench.plan.trial import Point, Trial
-from membench.records.files import NotAFile, NotReadable, read_regular, remove_leftovers, write_atomically
+from membench.records.files import NotAFile, NotReadable, read_regular, write_atomically
 from membench.records.pack import CURVES, Damaged, NotAPack, read_pack
 from membench.records.pack import SUFFIX as PACK
 from membench.records.record import NewerSchema, Record
 from membench.records.sharing import Sharing
 from membench.records.weights import SUFFIX
+from membench.temporary import remove_leftovers
 
 NO_RECORDS = ("submission.json", "verified.json")  # what lies beside records and speaks of them
 MAX_BYTES = 64 << 20  # of a record; a thousandth of it would be a large one
@@ -170,21 +171,19 @@ class Store:
             if weights is not None:
                 write_atomically(path.with_suffix(SUFFIX), weights)
             write_atomically(path, record.to_json())
-        except OSError as error:  # a full disk does not say where it is
+        except OSError as error:
             raise OSError(error.errno, f"{error.strerror or error}; finished trials are kept", str(path)) from None
         return path
 
     def check(self) -> None:
-        """UsageError unless the folder can be written to. What killed runs left half-written is removed."""
+        """An error unless the folder can be written to. What killed runs left half-written is removed."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
             remove_leftovers(self.root)
         except OSError as error:
-            raise UsageError(
-                f"cannot write records to '{self.root}': {error.strerror or error}; choose another folder with --out"
-            ) from None
+            raise cannot_write(self.root, error, "choose another folder with --out", "records to") from None
 
     def files(self) -> Iterator[Path]:
         return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)

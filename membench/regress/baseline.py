@@ -11,7 +11,7 @@ from typing import Any
 from membench import __version__
 from membench.errors import UsageError
 from membench.measure.metrics import GATED
-from membench.records.files import write_atomically
+from membench.records.files import make_parent, write_named
 from membench.regress.compare import SAME_NUMBERS, Sample
 from membench.regress.suite import Suite
 
@@ -50,11 +50,8 @@ def default_path(suite: Suite) -> Path:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, baseline.to_json())
-    except OSError as error:
-        raise UsageError(f"cannot write baseline '{path}': {error.strerror or error}") from None
+    make_parent(path, "baseline")
+    write_named(path, baseline.to_json(), what="baseline")
 
 
 def read_baseline(path: Path, suite: Suite) -> Baseline:

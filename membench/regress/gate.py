@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from membench.regress.compare import Comparisons, Sample, compare, samples
 from membench.regress.exact_tests import seeds_needed
 from membench.regress.suite import Plan, Suite, load_suite, plan_suite
 from membench.regress.watch import Watch
+from membench.temporary import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Gate:
 
     def measure(self, execution: Execution, out: Path | None = None, show: bool = True) -> list[Record]:
         """Run all of it, whatever records there are: a plugin's code can change without its trials' identity."""
-        with tempfile.TemporaryDirectory() as folder:
-            store = Store(out or Path(folder))
+        with temporary_folder() as folder:
+            store = Store(out or folder)
             store.check()
             return Run(self.plan.trials, self.plan.trials, store, self.registry, execution).carry_out(show)
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from membench.errors import UsageError
 from membench.interface.registry import Registry
-from membench.records.files import write_atomically
+from membench.records.files import write_named
 from membench.verbs.leaderboard import leaderboard
 
 
@@ -22,14 +21,11 @@ class Report:
 
 
 def report(folders: Sequence[Path], out: Path, registry: Registry, *, published: bool = True) -> Report:
-    """Write the board of `membench leaderboard` with the same folders. UsageError where nothing can be written."""
+    """Write the board of `membench leaderboard` with the same folders. An error where nothing can be written."""
     from membench_leaderboard.data import board_data
     from membench_leaderboard.page import page
 
     entries, rows = leaderboard(folders, published=published)
     data = board_data(entries, rows, registry)
-    try:
-        write_atomically(out, page(data))
-    except OSError as error:
-        raise UsageError(f"cannot write '{out}': {error.strerror or error}; choose another file with --out") from None
+    write_named(out, page(data), "choose another file with --out")
     return Report(out, len(rows), len(data["tables"]))

@@ -13,7 +13,7 @@ from membench.interface.registry import NAME
 from membench.plan.trial import Point
 from membench.records import weights
 from membench.records.agreement import same_numbers
-from membench.records.files import write_atomically
+from membench.records.files import make_parent, write_atomically
 from membench.records.pack import SUFFIX as PACK
 from membench.records.pack import Packed, write_pack
 from membench.records.record import Record
@@ -76,11 +76,8 @@ def pack(sources: Sequence[Path], out: Path) -> Merged:
     if out.exists():
         raise UsageError(f"'{out}' already exists; choose another file, or remove it first")
     merged = Merged(out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_pack(out, (Packed(entry.record) for entry in _counted(_new(sources, _Held(), merged), merged)))
-    except OSError as error:
-        raise UsageError(f"cannot write '{out}': {error.strerror or error}") from None
+    make_parent(out)
+    write_pack(out, (Packed(entry.record) for entry in _counted(_new(sources, _Held(), merged), merged)))
     return merged
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from membench import __version__
 from membench.errors import UsageError
-from membench.records.files import NotAFile, read_regular, write_atomically
+from membench.records.files import NotAFile, read_regular, write_named
 from membench.records.record import Record
 from membench.records.store import Entry
 from membench.verify.signature import SUFFIX, NotSigned, sign, signer
@@ -90,10 +90,7 @@ def write_marks(folder: Path, marks: Iterable[Mark], key: Path | None = None) ->
     ]
     text = json.dumps({"format": FORMAT, "membench": __version__, "records": rows}, indent=1) + "\n"
     path = folder / MARKS
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror or error}") from None
+    write_named(path, text)
     if key is not None:
         sign(path, key)
     return path

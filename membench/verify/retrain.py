@@ -15,7 +15,6 @@ import math
 import multiprocessing
 import random
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -32,6 +31,7 @@ from membench.plan.request import check_fit
 from membench.plan.trial import Point, Trial
 from membench.records.record import Record
 from membench.records.store import Store
+from membench.temporary import temporary_folder
 from membench.verify.processes import words
 from membench.verify.secret_answers import draw_turns, with_turned_task
 from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
@@ -190,9 +190,9 @@ def repeat(
     pending = [one for one in repeats if one.seeds]
     if not pending:
         return list(repeats)
-    with tempfile.TemporaryDirectory(prefix="membench-") as folder:
-        problems = _train_all(pending, selection, execution, Path(folder), show)
-        store = Store(Path(folder))
+    with temporary_folder() as folder:
+        problems = _train_all(pending, selection, execution, folder, show)
+        store = Store(folder)
         paths = {trial: store.place(*trial) for one in pending if one.id not in problems for trial in one.trials}
         kept = [one.held_out for one in pending if one.held_out and one.id not in problems]
         turns = {paths[one.trial]: one.turns for one in kept}

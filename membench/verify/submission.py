@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +13,14 @@ from typing import Any
 
 from membench import __version__
 from membench.analysis.escape_markdown import escape
-from membench.errors import UsageError
+from membench.errors import UsageError, cannot_write
 from membench.interface.origin import files_of, origin_of_file
 from membench.interface.registry import NAME, NAME_WORDS, split_target
 from membench.records import weights
-from membench.records.files import read_regular
+from membench.records.files import make_parent, read_regular
 from membench.records.record import Record, read_json
 from membench.records.store import Entry, FromNewerMembench, Store, read, read_bytes
+from membench.temporary import temporary_folder
 from membench.verify.marks import MARKS
 from membench.verify.signature import SUFFIX as SIGNATURE
 
@@ -139,20 +138,16 @@ def write(entries: Sequence[SubmittedRecord], out: Path, summary: str) -> bool:
         if out.is_dir() and _holds(out) == files:
             return False
         raise UsageError(f"'{out}' already exists and is not this submission; choose another folder with --out")
+    make_parent(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part"))
+        with temporary_folder(out) as temporary:
+            for name, content in files.items():
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                (temporary / name).write_bytes(content)
+            os.chmod(temporary, 0o755)  # it was made private; a submission is to be shared
+            os.replace(temporary, out)  # takes the place of an empty folder too
     except OSError as error:
-        raise UsageError(f"cannot write to '{out.parent}': {error.strerror or error}") from None
-    try:
-        for name, content in files.items():
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).write_bytes(content)
-        os.chmod(temporary, 0o755)  # mkdtemp makes it private; a submission is to be shared
-        os.replace(temporary, out)  # takes the place of an empty folder too
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        raise cannot_write(out, error) from None
     return True
 
 

@@ -262,7 +262,7 @@ def test_a_cluster_of_our_own_gives_the_records_of_the_local_executor(
     assert membench(*words, "--out", "local").returncode == 0
     assert len(records(tmp_path / "local")) == 9
     assert records(tmp_path / "ray") == records(tmp_path / "local")
-    assert not list(temporary.glob("membench-ray-*"))
+    assert not list(temporary.glob("*membench-ray*"))
     assert not (temporary / ".ray").exists()
 
 

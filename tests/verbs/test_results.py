@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -16,8 +15,6 @@ from samples import make_record
 from membench.commands.results import results
 from membench.errors import MembenchError, UsageError
 from membench.plan.trial import Point
-from membench.records import files
-from membench.records.files import remove_leftovers, write_atomically
 from membench.records.record import Record
 from membench.records.store import Store
 from membench.verbs.load import load
@@ -159,37 +156,6 @@ def test_check_says_what_is_wrong_with_which(tmp_path: Path) -> None:
     assert "other numbers for the same trial" in str(reasons)
     assert reasons["forged.json"].startswith("its id is 'forged'")
     assert reasons["p.jsonl"] == "it is not a pack of records"
-
-
-def test_what_a_killed_writer_left_is_removed_and_what_somebody_writes_is_not(tmp_path: Path) -> None:
-    dead, alive, foreign, fresh = (
-        tmp_path / name for name in (
-            ".abc-s0.json.abcdefgh.part", ".abc-s1.safetensors.abcdefg1.part", "mine.part", ".abc-s2.json.abcdefg2.part"
-        )
-    )  # fmt: skip
-    for path in (dead, alive, foreign, fresh):
-        path.touch()
-    for path in (dead, alive, foreign):
-        os.utime(path, (1, 1))
-    with alive.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        Store(tmp_path).check()
-        assert names(tmp_path) == sorted(path.name for path in (alive, foreign, fresh))
-    remove_leftovers(tmp_path)
-    assert names(tmp_path) == sorted(path.name for path in (foreign, fresh))
-
-
-def test_a_writer_holds_its_file_until_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FRESH", -1e9)
-    real = os.replace
-
-    def replaced(old: str, new: Path) -> None:
-        remove_leftovers(tmp_path)  # as another driver that starts now
-        real(old, new)
-
-    monkeypatch.setattr(os, "replace", replaced)
-    write_atomically(tmp_path / "a.json", "whole")
-    assert names(tmp_path) == ["a.json"]
 
 
 def test_a_full_disk_is_told_with_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from membench.execute.process_group import end_with, kill
 from membench.threads import ONE_THREAD
 
 JOIN_SECONDS = 5.0  # for a process that was killed; more only helps one that the system itself cannot end
+STARTS = 5  # of a process, while whoever forks it is being killed
 GRACE = 10.0  # seconds between the last word of a process and its end, if nobody ends it
 
 
@@ -85,16 +86,34 @@ class Isolated:
 
     @classmethod
     def start(cls, work: Callable[[Talk], None], preload: list[str]) -> Isolated:
-        """Do this work in a process forked from a server that has imported `preload`, and is started if need be."""
+        """Do this work in a process forked from a server that has imported `preload`, and is started if need be.
+
+        Once more if somebody kills the server just now: Python starts another when that one has ended.
+        """
+        for _ in range(STARTS - 1):
+            try:
+                return cls._start(work, preload)
+            except (OSError, EOFError):
+                time.sleep(0.2)
+        return cls._start(work, preload)
+
+    @classmethod
+    def _start(cls, work: Callable[[Talk], None], preload: list[str]) -> Isolated:
         context = multiprocessing.get_context("forkserver")
         start_server(context, preload)
         connection, output, (theirs, lifeline) = (context.Pipe(duplex=False) for _ in range(3))
         given = connection[1], output[1], theirs
         process = context.Process(target=_carry_out, args=(work, *given), daemon=True)
-        with _main_hidden(), environment(ONE_THREAD):  # the server may have to be started first
-            process.start()
-        for pipe in given:
-            pipe.close()
+        try:
+            with _main_hidden(), environment(ONE_THREAD):  # the server may have to be started first
+                process.start()
+        except BaseException:  # it may run all the same; then it ends now
+            for pipe in (connection[0], output[0], lifeline):
+                pipe.close()
+            raise
+        finally:
+            for pipe in given:
+                pipe.close()
         return cls(process, connection[0], output[0], lifeline)
 
     @property

@@ -61,6 +61,10 @@ def test_the_tutorial_leads_from_an_empty_folder_to_a_verified_row(environment: 
     assert len(printed) == 10
     (verified,) = [text for command, text in printed.items() if "verify" in command]
     assert "4 verified" in verified
+    (board,) = [text for command, text in printed.items() if "leaderboard" in command]
+    (shown,) = [block["text"] for block in BLOCKS if block["language"] == "text"]
+    for words in ("verified, unsigned", "verified, not", "all rows: yours, trained"):  # whatever the numbers are
+        assert (words in board, words in shown) == (True, True)
     (bounds,) = [text for command, text in printed.items() if "bounds" in command]
     assert re.search(r"one-dimension-each\s+accuracy >= 0.1\b", bounds)
     records = [json.loads(path.read_text("utf-8")) for path in (tmp_path / "results" / "sums").rglob("*.json")]

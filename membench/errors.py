@@ -80,13 +80,13 @@ def in_words(error: BaseException, most: int = 300) -> str:
 
 
 def place(error: BaseException, own: Collection[Path] = ()) -> str:
-    """In brackets, where an error went through somebody's own files last, or else through whatever is not membench.
+    """In brackets, where an error last went through somebody's own files, or not membench's if none are known.
 
-    Empty where membench itself found something wrong: its text says it all.
+    Empty where it went through none: membench itself found something wrong, and its text says it all.
     """
     frames = traceback.extract_tb(error.__traceback__)
     files = {os.path.realpath(one) for one in own}
     theirs = [one for one in frames if os.path.realpath(one.filename) in files]
     others = [one for one in frames if not one.filename.startswith(HERE)]
-    last = next(reversed(theirs or others), None)
+    last = next(reversed(theirs if files else others), None)
     return f" ({os.path.basename(last.filename)}, line {last.lineno})" if last else ""

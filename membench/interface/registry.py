@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import pluggy
 
-from membench.errors import PluginError, UsageError, in_words, unknown
+from membench.errors import PluginError, UsageError, in_words, place, unknown
 from membench.interface import hookspecs
 from membench.interface.bound import Bound, Direction, Quantity
 from membench.interface.declarations import Architecture, Task
@@ -171,9 +171,7 @@ class Registry:
 
     def files_of(self, name: str) -> list[Path]:
         """Those of the plugin that has an architecture; none of a class that no file holds."""
-        plugin = next(one for one in self.plugins if any(item.name == name for item in one.architectures))
-        file = Path(split_target(plugin.distribution)[0])
-        return files_of_package(plugin.module) if plugin.module else files_of(file) if file.is_file() else []
+        return _files(next(one for one in self.plugins if any(item.name == name for item in one.architectures)))
 
     def task(self, name: str) -> Task[Any]:
         known = self.tasks
@@ -257,7 +255,8 @@ class Registry:
         except BaseException as error:  # a plugin may even call sys.exit
             if self.selection.strict or (target and isinstance(error, UsageError)):
                 raise
-            return replace(row, status="failed", reason=in_words(error))
+            where = "" if isinstance(error, SyntaxError) else place(error, _files(row))  # which says it itself
+            return replace(row, status="failed", reason=in_words(error) + where)
 
     def _settle_duplicates(self) -> None:
         """The same name from two plugins: a built-in keeps it, otherwise nobody has it until one is blocked."""
@@ -415,6 +414,12 @@ def _import_file(path: Path, origin: Origin) -> object:
         sys.path.append(folder)
     spec.loader.exec_module(module)
     return module
+
+
+def _files(plugin: Plugin) -> list[Path]:
+    """All that a plugin's code is in, as far as it can be found without importing it."""
+    file = Path(split_target(plugin.distribution)[0])
+    return files_of_package(plugin.module) if plugin.module else files_of(file) if file.is_file() else []
 
 
 def _both(plugins: Sequence[Plugin]) -> str:

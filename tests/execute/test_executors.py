@@ -137,7 +137,7 @@ def test_a_script_without_a_main_guard_is_not_run_again_by_its_workers(tmp_path:
     [
         ("nan", "returned NaN or infinite logits"),
         ("shape", "shape"),
-        ("torch", "(toy_plugin.py, line 30)"),  # raised deep inside torch
+        ("torch", "(toy_plugin.py, line 30)"),  # raised inside torch
         ("raise", "broken on purpose (toy_plugin.py, line 27)"),  # torch.func and membench are between it and us
         ("type", "not an nn.Module"),
         ("die", "ended with code 7"),

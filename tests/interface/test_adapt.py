@@ -143,13 +143,17 @@ def test_a_file_that_was_edited_is_other_code(layer: Path) -> None:
         ("{folder}/empty.py", UsageError, "empty.py' has no class"),
         ("{folder}/broken.py", UsageError, "cannot be read as Python: SyntaxError"),
         ("{folder}/plugin.py", UsageError, "is a plugin: give it as --plugin .*plugin.py"),
-        ("{folder}/broken.py:Bag", PluginError, "SyntaxError"),
+        ("{folder}/broken.py:Bag", PluginError, r"SyntaxError: .*\(broken.py, line 1\)$"),
+        ("{folder}/typo.py:Bag", PluginError, r"NameError: name 'tensor' is not defined \(typo_parts.py, line 2\)$"),
         ("{folder}/taken.py:lookup", UsageError, "the name 'lookup' is taken by membench"),
     ],
 )
 def test_a_target_that_is_not_there_says_what_is(layer: Path, target: str, error: type, words: str) -> None:
     layer.write_text(LAYER + "\n\nclass Twice(Bag):\n    pass\n\n\nclass _Part(nn.Module):\n    pass\n")
     (layer.parent / "broken.py").write_text("class Bag(:")
+    (layer.parent / "typo.py").write_text("import typo_parts\n")
+    if "typo" in target:  # the folders of other cases are on the path too
+        (layer.parent / "typo_parts.py").write_text("def make():\n    return tensor\n\n\nmake()\n")
     (layer.parent / "empty.py").write_text("raise SystemExit('not to be run')\n")
     (layer.parent / "plugin.py").write_text("@hookimpl\ndef membench_architectures():\n    return []\n")
     (layer.parent / "taken.py").write_text("def lookup(vocab):\n    return vocab\n")

@@ -2,6 +2,7 @@
 
     python benchmarks/records.py                              10,000 records of 2,000 points
     python benchmarks/records.py --points 20000 --folder x    100,000, kept in x
+    python benchmarks/records.py --points 20000 --packed      100,000 in a pack alone, and a board of them alone
 
 Each command runs in a process of its own; CPU time and the most memory it held. The records have the parts and the
 length of real ones; their numbers are drawn. Ratios count: the machine may be shared.
@@ -77,6 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=2000, help=f"a multiple of {WIDTHS}, with {SEEDS} seeds each")
     parser.add_argument("--folder", type=Path, help="keep the records here, and use those that are there")
+    parser.add_argument("--packed", action="store_true", help="only a board of the pack")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = given.folder or Path(temporary)
@@ -86,6 +88,10 @@ def main() -> None:
         if not packed.exists():
             seconds, memory = measure(["results", "pack", str(files), "--out", str(packed / "all.jsonl")])
             print(f"{'pack them':<20} {seconds:7.1f} s {memory:7.0f} MiB")
+        if given.packed:
+            seconds, memory = measure(["leaderboard", str(packed), "--no-published"])
+            print(f"{'leaderboard, a pack':<20} {seconds:7.1f} s {memory:7.0f} MiB")
+            return
         commands = {
             "leaderboard": lambda folder: ["leaderboard", folder, "--no-published"],
             "run --dry-run": lambda folder: ["run", *grid(given.points), "--out", folder, "--dry-run"],

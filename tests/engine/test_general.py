@@ -97,6 +97,39 @@ def test_sampled_batches_train_as_torch_does() -> None:
         torch.testing.assert_close(trainer.state(r)["out.weight"], state["out.weight"], rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_embeddings_are_looked_up_by_index_with_the_same_bits(
+    dtype: torch.dtype, replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained() -> tuple[GeneralTrainer, list[bytes]]:
+        made = [Model(seed).to(dtype) for seed in range(replicas)]
+        trainer = GeneralTrainer(made, [make_facts(0)] * replicas, betas(replicas))
+        trainer.advance(np.full((replicas, 30), 0.01, np.float32))
+        assert all(isinstance(model.word, nn.Embedding) for model in made)
+        states = [trainer.state(row) for row in range(replicas)]
+        return trainer, [value.double().numpy().tobytes() for state in states for value in state.values()]
+
+    trainer, by_index = trained()
+    assert type(trainer._lanes[0].module.word) is general._Table
+    monkeypatch.setattr(general, "_look_up_by_index", lambda module: None)
+    trainer, plain = trained()
+    assert type(trainer._lanes[0].module.word) is nn.Embedding
+    assert by_index == plain
+
+
+def test_only_plain_embeddings_are_looked_up_by_index() -> None:
+    class Own(nn.Embedding):
+        pass
+
+    parts = [nn.Embedding(N, 4, padding_idx=0), nn.Embedding(N, 4, max_norm=1.0), nn.Embedding(N, 4, sparse=True),
+             nn.Embedding(N, 4, scale_grad_by_freq=True), Own(N, 4)]  # fmt: skip
+    module = nn.ModuleList(parts)
+    before = list(map(type, parts))
+    general._look_up_by_index(module)
+    assert list(map(type, parts)) == before
+
+
 def test_chunks_accumulate_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = np.full((2, 4), 0.02, dtype=np.float32)
     facts = [make_facts(r) for r in range(2)]

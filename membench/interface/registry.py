@@ -156,7 +156,8 @@ class Registry:
         known = self.architectures
         if name not in known and name.endswith(".py"):
             raise UsageError(_without_class(name))
-        self._require("architecture", name, known, "list them with: membench models")
+        in_file = "a class in a file is path.py:Class; " if ":" in name or os.sep in name else ""
+        self._require("architecture", name, known, f"{in_file}list them with: membench models")
         return known[name]
 
     @property

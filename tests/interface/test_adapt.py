@@ -138,6 +138,7 @@ def test_a_file_that_was_edited_is_other_code(layer: Path) -> None:
         ("{file}:Bug", UsageError, "unknown class 'Bug'; did you mean 'Bag'"),
         ("{folder}/no.py:Bag", UsageError, "no.py' does not exist"),
         ("{folder}/no.py", UsageError, "no.py' does not exist"),
+        ("layer:Bag", UsageError, "unknown architecture 'layer:Bag'; .*a class in a file is path.py:Class"),
         ("{file}", UsageError, "layer.py' is a file; say which class in it: [^,]*layer.py:Bag, [^,]*layer.py:Twice$"),
         ("{folder}/taken.py", UsageError, "taken.py:lookup$"),
         ("{folder}/empty.py", UsageError, "empty.py' has no class"),

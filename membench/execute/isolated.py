@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
+from membench.errors import in_words
 from membench.execute.job import KEPT_OUTPUT
 from membench.execute.process_group import end_with, kill
 from membench.threads import ONE_THREAD
@@ -90,12 +91,13 @@ class Isolated:
 
         Once more if somebody kills the server just now: Python starts another when that one has ended.
         """
-        for _ in range(STARTS - 1):
+        for _ in range(STARTS):
             try:
                 return cls._start(work, preload)
-            except (OSError, EOFError):
+            except (OSError, EOFError) as error:
+                reason = error
                 time.sleep(0.2)
-        return cls._start(work, preload)
+        raise OSError(None, f"no worker process could be started, {STARTS} times in a row ({in_words(reason)})")
 
     @classmethod
     def _start(cls, work: Callable[[Talk], None], preload: list[str]) -> Isolated:

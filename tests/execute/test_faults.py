@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -20,6 +21,7 @@ import pytest
 
 from membench.engine.execution import Execution
 from membench.errors import FileError
+from membench.execute import isolated
 from membench.execute.driver import Watcher, execute
 from membench.execute.isolated import Isolated, Talk
 from membench.execute.run import Run
@@ -174,6 +176,16 @@ def test_a_process_starts_although_its_server_is_killed_just_then() -> None:
         process = Isolated.start(nothing, ["torch"])
         assert process.connection.poll(60)
         process.end()
+
+
+def test_processes_that_never_start_are_a_sentence_and_no_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(process: Any) -> None:
+        raise EOFError("unexpected EOF")  # of which click would make an interruption
+
+    monkeypatch.setattr(multiprocessing.context.ForkServerProcess, "start", killed)
+    monkeypatch.setattr(isolated, "STARTS", 2)
+    with pytest.raises(OSError, match=r"no worker process could be started, 2 times in a row \(EOFError: unexpected"):
+        Isolated.start(nothing, ["torch"])
 
 
 @pytest.mark.parametrize(

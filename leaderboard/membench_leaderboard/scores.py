@@ -118,8 +118,8 @@ def _area(found: Sequence[Piece], by: str, rows: Sequence[Row]) -> tuple[float, 
     if not counted or any(math.isnan(row[INTERVALS[by][0]]) for _, row in counted):
         return area, math.nan, math.nan
     low, high = _interval([weight for weight, _ in counted], [row[BY_SEED[by]] for _, row in counted])
-    ceiling = METRICS[by].ceiling
-    return area, constant + low, constant + high if ceiling is None else min(constant + high, ceiling)
+    low, high, ceiling = constant + low, constant + high, METRICS[by].ceiling
+    return (area, low, high) if ceiling is None else (area, max(low, 0.0), min(high, ceiling))
 
 
 def _interval(weights: Sequence[float], samples: Sequence[Numbers]) -> tuple[float, float]:

@@ -67,6 +67,12 @@ def test_the_interval_of_the_area_is_that_of_its_models() -> None:
     assert math.isnan(single["area_low"])
 
 
+def test_the_interval_of_an_area_of_accuracies_stays_between_0_and_1() -> None:
+    (low,) = scores(model("a", 1_000, 0.01, 0.2))
+    (high,) = scores(model("a", 1_000, 0.8, 0.99))
+    assert (low["area_low"], high["area_high"]) == (0, 1)
+
+
 def test_overlapping_areas_share_a_rank() -> None:
     found = scores(model("a", 100, 0.80, 0.84), model("b", 100, 0.80, 0.82), model("c", 100, 0.1, 0.12))
     assert [(one["architecture"], one["rank"], one["tied"]) for one in found] == [

@@ -7,9 +7,10 @@ Every name below is imported when it is first used, so that `import membench` co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # to import it would be half of the time in which Ctrl-C is still a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from membench.errors import MembenchError, PluginError, UsageError
     from membench.results import Results
     from membench.verbs.bounds import bounds

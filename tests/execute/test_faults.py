@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import membench
 from membench.engine.execution import Execution
 from membench.errors import FileError
 from membench.execute import isolated
@@ -200,6 +201,13 @@ def test_an_early_signal_is_no_traceback(
     _, errors = process.communicate(timeout=300)
     assert "Traceback" not in errors or "site.py" in errors  # Python itself was not there yet
     assert process.returncode in (130, -number, 0, 1 if "site.py" in errors else 130)
+
+
+def test_little_is_imported_before_an_interruption_is_taken_care_of() -> None:
+    where = str(Path(membench.__file__).parents[1])
+    script = f"import sys; sys.path[:0] = [{where!r}]; import membench.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert not {"typing", "re", "importlib.util", "click"} & set(done.stdout.split())
 
 
 @contextmanager

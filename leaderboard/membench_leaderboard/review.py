@@ -201,7 +201,8 @@ def _repeat(one: Repeat, salt: str) -> str:
     if one.held_out and one.held_out.metrics and (accuracy := one.held_out.metrics.get("accuracy")) is not None:
         config = " ".join(f"{key}={value}" for key, value in one.held_out.as_json()["task_config"].items())
         told.append(f"With the held-out config {escape(config)}: {accuracy:.4f}.")
-    return " ".join([*told, *([f"**{one.outcome}**: {escape(one.reason)}."] if one.reason else [])])
+    told += [f"**{one.outcome}**: {escape(one.reason)}."] if one.reason else []
+    return " ".join([*told, *(f"Note: {escape(note)}." for note in one.notes)])
 
 
 def _plugins(plugins: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ COLOURS = {VERIFIED: "green", FAILED: "red", UNCHECKED: "yellow"}
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(readable=False, path_type=Path))
 @click.option("--retrain", is_flag=True, help="Also retrain each point, on seeds that the submitter did not choose.")
 @click.option("--points", type=click.IntRange(min=1), metavar="N",
               help="Retrain only so many points, which the salt draws (all by default).")  # fmt: skip
@@ -140,7 +140,7 @@ def _repeats_table(repeats: Sequence[Repeat], salt: str) -> Table:
             "\n".join(map(str, one.seeds)) or "-",
             _decimal(one.means()["found"].get("accuracy")),
             _decimal(one.means()["submitted"].get("accuracy")),
-            _verdict(one.outcome, one.reason, _elsewhere(one)),
+            _verdict(one.outcome, one.reason, [*_elsewhere(one), *one.notes]),
         )
     return table
 

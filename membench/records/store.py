@@ -61,7 +61,11 @@ class FromNewerMembench(Unreadable):
 
 def read(path: Path) -> Entry:
     """The record in a file. Raises Unreadable, and nothing else, for anything that is not one."""
-    content = read_bytes(path)
+    return entry_of(read_bytes(path), path)
+
+
+def entry_of(content: bytes, path: Path) -> Entry:
+    """The record that these bytes of a file are. Raises Unreadable for anything else."""
     try:
         return Entry(Record.from_json(content.decode()), str(path), hashlib.sha256(content).hexdigest())
     except NewerSchema as error:
@@ -186,6 +190,8 @@ class Store:
             raise cannot_write(self.root, error, "choose another folder with --out", "records to") from None
 
     def files(self) -> Iterator[Path]:
+        if self.root.is_dir():
+            os.scandir(self.root).close()  # OSError for a folder that cannot be read, which would look empty
         return (path for path in sorted(self.root.rglob("*.json"), key=os.fspath) if path.name not in NO_RECORDS)
 
     def packs(self) -> list[Path]:

@@ -117,6 +117,12 @@ def read(weights: Mapping[str, Any] | None, record: Path) -> bytes:
         content = read_regular(path, MAX_BYTES)
     except NotAFile as error:
         raise ValueError(f"its weights '{path.name}': {error}") from None
+    return checked(weights, record, content)
+
+
+def checked(weights: Mapping[str, Any], record: Path, content: bytes) -> bytes:
+    """The same content, if it is what the record names. ValueError otherwise."""
+    path = record.with_suffix(SUFFIX)
     if hashlib.sha256(content).hexdigest() != weights.get("sha256"):
         raise ValueError(f"its weights '{path.name}' are not those that were measured: their SHA-256 differs")
     return content

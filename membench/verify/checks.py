@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -24,8 +24,8 @@ from membench.errors import MembenchError
 from membench.interface.bound import Setting
 from membench.interface.facts import Facts, Shape, draw_facts
 from membench.interface.options import canonical, label_of, shown_options
-from membench.interface.origin import Code, Origin
-from membench.interface.registry import Registry
+from membench.interface.origin import BUILT_IN, Code, Origin
+from membench.interface.registry import Registry, split_target
 from membench.measure.evaluate import InvalidOutput, evaluate
 from membench.measure.metrics import LEAST_LOSS, METRICS, REBUILT, RECALLS, recall_name
 from membench.measure.quantize import MEASURED, STORED, quantizations_of, quantized, quantized_name, stored_bits
@@ -105,7 +105,7 @@ class _Comparison:
 
     def __init__(self, case: Case, found: Found) -> None:
         self.found, self.exact, self.content, self.turns = found, case.exact, case.weights, case.turns
-        self.code_bytes = case.code_bytes
+        self.code_bytes, self.digests = case.code_bytes, case.digests
         self.registry, self.record = Registry(case.selection), Record.from_json(case.record)
 
     def run(self, task: Connection | None, builder: Connection, models: Sequence[Connection]) -> None:
@@ -118,6 +118,7 @@ class _Comparison:
         told = hear(builder, "model")
         self.architecture = Described.told(self.record.architecture["name"], told)
         check_config("architecture", self.record.architecture, self.architecture)
+        self._check_providers()
         self._check_facts(facts)
         try:
             fresh, own = _fresh(builder, told), 2 * len(states)
@@ -125,8 +126,31 @@ class _Comparison:
             self._check_quantized(facts, states, fresh, models[own:])
         except Failed as error:
             raise self._softened(error) from None
+        self._check_code()
         unchecked = self.record.metrics.keys() - self.found.metrics.keys()
         self.found.notes += [f"{name} is not checked" for name in sorted(unchecked)]
+
+    @property
+    def _parts(self) -> Iterator[tuple[str, Mapping[str, Any], Code, bool]]:
+        """What the record says of its architecture and task, what they are here, and whether they are built in."""
+        known = self.registry
+        architecture, task = self.architecture.code, self.task.code
+        yield "architecture", self.record.architecture, architecture, architecture.name in known.architectures
+        yield "task", self.record.task, task, task.name in known.tasks
+
+    def _check_providers(self) -> None:
+        installed = {plugin.distribution for plugin in self.registry.plugins} - {BUILT_IN}
+        for kind, told, code, built_in in self._parts:
+            here = code.origin.distribution
+            if not built_in and here not in installed and not (is_file(here) and self.digests):
+                raise Failed(f"the process of its {kind} says that it is of {here}, which is not installed here")
+            check_provider(kind, told, code, built_in)
+
+    def _check_code(self) -> None:
+        """All else is as the record says, but perhaps by chance: it names code that is not here."""
+        for _, told, code, built_in in self._parts:
+            if not built_in and (why := other_code(told, code, self.digests)):
+                raise Unchecked(why)
 
     def _check_protocol(self) -> None:
         told = self.record.protocol
@@ -445,6 +469,36 @@ def check_config(kind: str, told: Mapping[str, Any], described: Described) -> No
     made = label_of(described.config, described.shown)
     if told.get("label", made) != made:
         raise Failed(f"the label of its {kind} is '{told['label']}', but the config is '{made}'")
+
+
+def is_file(distribution: object) -> bool:
+    return split_target(str(distribution))[0].endswith(".py")
+
+
+def check_provider(kind: str, told: Mapping[str, Any], code: Code, built_in: bool) -> None:
+    """Files lie at another path for everybody."""
+    said, here = told.get("distribution"), code.origin.distribution
+    if said is None and built_in:  # of an older membench
+        return
+    if said != here and not (is_file(said) and is_file(here)):
+        raise Failed(f"its {kind} is provided by {here} here, but the record says {said or 'nothing of that'}")
+
+
+def other_code(told: Mapping[str, Any], code: Code, digests: Collection[str]) -> str:
+    """Why a plugin's code is not the code that a record names; empty if it may be. `digests` are of the files here."""
+    origin = code.origin
+    if told.get("version") != code.version or is_file(origin.distribution):
+        if told.get("code_sha256") in digests and told.get("version") == code.version:
+            return ""
+        return changed_code(code, told) or f"the code of {code.name} is not the code that was measured"
+    for name, here in (
+        ("distribution_version", origin.version),
+        ("commit", origin.commit),
+        ("code_sha256", origin.code_sha256),
+    ):
+        if here and told.get(name) and told[name] != here:
+            return f"{name} of {code.name} is {here}, and was {told[name]}"
+    return ""
 
 
 def _text(config: Any) -> str:

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from membench.interface.registry import Selection
+from membench.verify.confinement import confine
 
 MAX_MESSAGE = 1 << 20  # bytes of JSON that a process of a plugin may send at once
 DECLARED = ("identifiable", "active", "state")  # numbers that an architecture may work out from a config
@@ -69,11 +70,12 @@ class Case:
     exact: bool  # whether the record was made in an environment like this one
     turns: bytes = b""  # what the answers were turned by, for facts that no seed gives
     code_bytes: int | None = None  # of the compressed source of its architecture
+    digests: tuple[str, ...] = ()  # of the plugin files that are given
 
 
 def run_builder(blueprint: Blueprint, built_from: int, asker: Connection) -> None:
     """Entry point of a process that has no weights: it says what the model is before anything is learned."""
-    with _isolated(asker):
+    with _isolated(asker, blueprint.selection):
         from membench.verify.model_process import describe
 
         describe(blueprint, built_from, asker)
@@ -81,7 +83,7 @@ def run_builder(blueprint: Blueprint, built_from: int, asker: Connection) -> Non
 
 def run_model(candidate: Candidate, asker: Connection) -> None:
     """Entry point of a process that answers questions until its pipe is closed."""
-    with _isolated(asker):
+    with _isolated(asker, candidate.blueprint.selection):
         from membench.verify.model_process import answer
 
         answer(candidate, asker)
@@ -89,7 +91,7 @@ def run_model(candidate: Candidate, asker: Connection) -> None:
 
 def run_task(draw: Draw, asker: Connection) -> None:
     """Entry point of a process that draws the facts of a plugin's task."""
-    with _isolated(asker):
+    with _isolated(asker, draw.selection):
         from membench.verify.task_process import draw_and_send
 
         draw_and_send(draw, asker)
@@ -99,19 +101,24 @@ def run_checks(
     case: Case, parent: Connection, task: Connection | None, builder: Connection, *models: Connection
 ) -> None:
     """Entry point of the process that asks the others, compares, and reports what it measured."""
-    with _isolated(parent):
+    with _isolated(parent, case.selection):
         from membench.verify.checks import judge
 
         say(parent, **judge(case, task, builder, models))
 
 
 @contextmanager
-def _isolated(connection: Connection) -> Iterator[None]:
-    """Ctrl-C is for the parent, and what a plugin prints must not end up on a terminal, or in somebody's --json."""
+def _isolated(connection: Connection, selection: Selection) -> Iterator[None]:
+    """Ctrl-C is for the parent, and what a plugin prints must not end up on a terminal, or in somebody's --json.
+
+    Where there are plugins the process is confined too: it could look for the answers in that of whoever compares.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
+    if not selection.built_in_only:
+        confine()
     try:
         yield
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the other end is closed

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import multiprocessing
+import os
 import random
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,24 +23,30 @@ from typing import Any
 
 from membench.engine.execution import Execution
 from membench.errors import MembenchError
-from membench.execute.driver import execute
-from membench.execute.progress import watching
+from membench.execute.driver import Watcher, execute
+from membench.execute.progress import Bar, bar
 from membench.interface.options import label_of, to_dict
 from membench.interface.registry import Registry, Selection
 from membench.plan.request import check_fit
 from membench.plan.trial import Point, Trial
+from membench.printing import printable
 from membench.records.record import Record
+from membench.records.store import MAX_BYTES as MAX_RECORD
 from membench.records.store import Store
+from membench.records.weights import MAX_BYTES as MAX_WEIGHTS
+from membench.records.weights import SUFFIX
 from membench.temporary import temporary_folder
-from membench.verify.processes import words
+from membench.verify.confinement import apart, close_others, in_words
+from membench.verify.processes import MAX_MESSAGE, say, words
 from membench.verify.secret_answers import draw_turns, with_turned_task
-from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Verdict, verify
+from membench.verify.verdict import FAILED, UNCHECKED, VERIFIED, Unwritten, Verdict, server, verify
 
 COMPARED = ("accuracy", "bits")
 SUBMITTED, NEW = 5, 3  # seeds that are needed, and that are trained
 SLACK, MAX_SLACK = 0.01, 0.25  # of the mean: what seeds may differ by at least, and at most
 LEVEL = 0.99  # of the test
 NO_SECRETS = "the task has no held-out config, with answers that no seed gives"
+UNCONFINED = "a plugin could have left answers for its model where it was trained: this machine has no"
 HELD_OUT = (0.8, 0.95)  # share of the tokens that a config which nobody could foresee has
 
 
@@ -75,6 +81,8 @@ class Repeat:
     found: tuple[dict[str, Any], ...] = ()  # metrics of each new seed
     held_out: HeldOut | None = None
     redrawable: bool = False  # a plugin's code could draw all answers again that it was trained on, from their seed
+    foreign: bool = False  # its architecture or task is a plugin's
+    notes: tuple[str, ...] = ()
 
     @property
     def repeated(self) -> list[tuple[Point, int]]:
@@ -110,6 +118,7 @@ class Repeat:
             "new_seeds": list(self.seeds),
             "outcome": self.outcome,
             "reason": self.reason,
+            "notes": list(self.notes),
             **self.means(),
             **({"held_out": self.held_out.as_json()} if self.held_out else {}),
         }
@@ -130,8 +139,16 @@ def _planned(group: Sequence[Verdict], salt: str, built_ins: Registry) -> Repeat
     *seeds, last = unforeseen_seeds([entry.sha256 for entry in entries], taken, salt)
     point = Point.of(entries[0].record)
     elsewhere = held_out(point, last, built_ins)
-    foreign = point.architecture not in built_ins.architectures and point.task in built_ins.tasks
-    one = Repeat(point, tuple(seeds), tuple(group), held_out=elsewhere, redrawable=foreign and elsewhere is None)
+    foreign, theirs = point.architecture not in built_ins.architectures, point.task not in built_ins.tasks
+    redrawable = foreign and not theirs and elsewhere is None
+    one = Repeat(
+        point,
+        tuple(seeds),
+        tuple(group),
+        held_out=elsewhere,
+        redrawable=redrawable,
+        foreign=foreign or theirs,
+    )
     if len(taken) < SUBMITTED:
         told = f"{len(taken)} submitted seed{'s' * (len(taken) > 1)}"
         return replace(
@@ -190,90 +207,148 @@ def repeat(
     pending = [one for one in repeats if one.seeds]
     if not pending:
         return list(repeats)
-    with temporary_folder() as folder:
-        problems = _train_all(pending, selection, execution, folder, show)
-        store = Store(folder)
-        paths = {trial: store.place(*trial) for one in pending if one.id not in problems for trial in one.trials}
-        kept = [one.held_out for one in pending if one.held_out and one.id not in problems]
-        turns = {paths[one.trial]: one.turns for one in kept}
-        checked = verify(list(paths.values()), selection, execution.workers, timeout, turns=turns)
-        verdicts = {one.path: one for one in checked}
-        by_trial = {trial: verdicts[path] for trial, path in paths.items()}
-        return [_judged(one, problems, by_trial) for one in repeats]
+    trained = _train_all(pending, selection, execution, show)
+    store = Store(Path("trained-again"))  # nothing is there: a plugin could find a file where it is asked
+    paths = {trial: store.place(*trial) for one in pending if one.id not in trained.problems for trial in one.trials}
+    turns = {one.held_out.trial: one.held_out.turns for one in pending if one.held_out}
+    unwritten = {
+        path: Unwritten(*trained.left.get(trial, (b"", b"")), turns.get(trial, b"")) for trial, path in paths.items()
+    }
+    checked = verify(list(paths.values()), selection, execution.workers, timeout, unwritten=unwritten)
+    verdicts = {one.path: one for one in checked}
+    by_trial = {trial: verdicts[path] for trial, path in paths.items()}
+    return [_judged(one, trained, by_trial) for one in repeats]
 
 
-_Wanted = Mapping[str, Sequence[tuple[Point, int]]]  # trials, by the id of the submitted point
+_Trial = tuple[Point, int]
+_Wanted = Mapping[str, Sequence[_Trial]]  # by the id of the submitted point
 
 
-def _train_all(
-    repeats: Sequence[Repeat], selection: Selection, execution: Execution, folder: Path, show: bool
-) -> Mapping[str, str]:
-    """Says for which points, by id, not everything could be trained."""
-    problems = _train_elsewhere({one.id: one.repeated for one in repeats}, b"", selection, execution, folder, show)
-    for one in repeats:
-        if one.held_out and one.id not in problems:
-            alone = {one.id: [one.held_out.trial]}
-            problems |= _train_elsewhere(alone, one.held_out.turns, selection, execution, folder, show)
-    return problems
+@dataclass
+class _Trained:
+    """What came of training."""
+
+    left: dict[_Trial, tuple[bytes, bytes]] = field(default_factory=dict)  # record and weights
+    problems: dict[str, str] = field(default_factory=dict)  # why not everything of a point, by its id, was trained
+    lacking: str = ""  # what this machine does not have to confine a plugin
 
 
-def _train_elsewhere(
-    wanted: _Wanted, turns: bytes, selection: Selection, execution: Execution, folder: Path, show: bool
-) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Task:
+    """What one process trains."""
+
+    wanted: _Wanted
+    selection: Selection
+    execution: Execution
+    confined: bool
+    folder: str
+    turns: bytes = field(default=b"", repr=False)  # of the answers, if they are no seed's; only this process knows them
+
+
+def _train_all(repeats: Sequence[Repeat], selection: Selection, execution: Execution, show: bool) -> _Trained:
+    """Built-ins in a process without plugins; plugins in one that is confined."""
+    trained = _Trained()
+    total = sum(len(one.trials) for one in repeats)
+    with bar(f"0/{total} trials", show) as shown, temporary_folder() as folder:
+        for foreign in (False, True):
+            chosen = selection if foreign else selection.built_ins()
+            some = [one for one in repeats if one.foreign is foreign]
+            groups = [({one.id: one.repeated for one in some}, b"")] if some else []
+            groups += [({one.id: [one.held_out.trial]}, one.held_out.turns) for one in some if one.held_out]
+            for wanted, turns in groups:
+                if not wanted.keys() & trained.problems.keys():
+                    _train_elsewhere(
+                        _Task(wanted, chosen, execution, foreign, str(folder), turns), trained, shown, total
+                    )
+    return trained
+
+
+def _train_elsewhere(task: _Task, trained: _Trained, shown: Bar, total: int) -> None:
     """In a process of its own, which imports plugins."""
-    context = multiprocessing.get_context("forkserver")
+    context = server()
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_train, args=(wanted, turns, selection, execution, folder, show, theirs))
+    process = context.Process(target=_train, args=(task, theirs))
     process.start()
     theirs.close()
+    done = len(trained.left)
     try:
-        told = json.loads(ours.recv_bytes())
-        return {str(name): str(reason) for name, reason in told.items()}
-    except (EOFError, OSError, ValueError, AttributeError):
-        return dict.fromkeys(wanted, "the process that trained it ended without a word")
+        while "problems" not in (told := dict(json.loads(ours.recv_bytes(MAX_MESSAGE)))):
+            if "lacking" in told:
+                trained.lacking = str(told["lacking"])
+                continue
+            done += bool(told.get("finished"))
+            words = printable(told.get("text", shown.words))
+            shown.update(min(max(0.0, done / total), 1.0), f"{done}/{total} trials", words[:200])
+        problems = {str(name): str(reason) for name, reason in told["problems"].items()}
+        for trials in task.wanted.values():
+            for trial in trials:
+                trained.left[trial] = ours.recv_bytes(MAX_RECORD), ours.recv_bytes(MAX_WEIGHTS)
+        trained.problems |= {name: reason for name, reason in problems.items() if name in task.wanted}
+    except (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        trained.problems |= dict.fromkeys(task.wanted, "the process that trained it ended without a word")
     finally:
         process.terminate()
         process.join()
         ours.close()
 
 
-def _train(
-    wanted: _Wanted,
-    turns: bytes,  # of the answers, if they are no seed's: only this process knows them, so that it trains them itself
-    selection: Selection,
-    execution: Execution,
-    folder: Path,
-    show: bool,
-    parent: Connection,
-) -> None:
-    registry, problems = Registry(selection), {}
+def _train(task: _Task, parent: Connection) -> None:
+    """Entry point. A built-in one may print, and keep what it compiles; what a plugin prints is nobody's."""
+    if not task.confined:
+        _train_and_tell(task, parent, [])
+        return
+    for stream in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+    close_others(parent.fileno())
+    apart(lambda missing: _train_and_tell(task, parent, missing), task.folder)
+
+
+def _train_and_tell(task: _Task, parent: Connection, missing: Sequence[str]) -> None:
+    say(parent, lacking=in_words(missing))
+    with temporary_folder() as folder:
+        store = Store(folder)
+        say(parent, problems=_train_here(task, store, parent))
+        for trials in task.wanted.values():
+            for path in (store.place(*trial) for trial in trials):
+                for file in (path, path.with_suffix(SUFFIX)):
+                    parent.send_bytes(file.read_bytes() if file.is_file() else b"")
+
+
+def _train_here(task: _Task, store: Store, parent: Connection) -> dict[str, str]:
+    """Says for which points, by id, not everything could be trained."""
+    registry, problems = Registry(task.selection), {}
     trials: dict[bool, list[Trial]] = {True: [], False: []}  # by whether the architecture is built in
-    for id_, pairs in wanted.items():
+    for id_, pairs in task.wanted.items():
         try:
             some = [Trial.of(point, registry, seed) for point, seed in pairs]
             check_fit(some)
             trials[some[0].architecture.origin.is_built_in] += some
-            registry = with_turned_task(registry, some[0].task.name, turns) if turns else registry
+            registry = with_turned_task(registry, some[0].task.name, task.turns) if task.turns else registry
         except (MembenchError, TypeError, ValueError) as error:
             problems[id_] = words(error) if not isinstance(error, MembenchError) else str(error)
-    with watching(sum(map(len, trials.values())), show) as watcher:
-        for built_in, some in trials.items():
-            # a kernel of a plugin is given the answers, and may return any weights
-            kept = replace(
-                execution,
-                keep_weights=True,
-                kernel=execution.kernel if built_in else "off",
-                executor="inline" if turns else execution.executor,
-            )
-            execute(some, Store(folder), registry, kept, watcher)
-    parent.send_bytes(json.dumps(problems).encode())
+    watcher = Watcher(
+        progress=lambda fraction, text: say(parent, text=text[:200]),
+        finished=lambda trial, record: say(parent, finished=True),
+    )
+    for built_in, some in trials.items():
+        # a kernel of a plugin is given the answers, and may return any weights
+        kept = replace(
+            task.execution,
+            keep_weights=True,
+            kernel=task.execution.kernel if built_in else "off",
+            executor="inline" if task.turns else task.execution.executor,
+        )
+        execute(some, store, registry, kept, watcher)
+    return problems
 
 
-def _judged(one: Repeat, problems: Mapping[str, str], verdicts: Mapping[tuple[Point, int], Verdict]) -> Repeat:
+def _judged(one: Repeat, trained: _Trained, verdicts: Mapping[_Trial, Verdict]) -> Repeat:
     if not one.seeds:
         return one
-    if one.id in problems:
-        return replace(one, reason=problems[one.id])
+    if one.foreign and trained.lacking:
+        one = replace(one, notes=(f"{UNCONFINED} {trained.lacking}",))
+    if one.id in trained.problems:
+        return replace(one, reason=trained.problems[one.id])
     new = [verdicts[one.point, seed] for seed in one.seeds]
     metrics = tuple(verdict.metrics for verdict in new)
     for verdict in (verdicts[trial] for trial in one.trials):

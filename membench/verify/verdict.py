@@ -17,14 +17,15 @@ from typing import Any
 from membench.errors import UsageError
 from membench.execute.isolated import start_server
 from membench.interface.facts import weight_seed
-from membench.interface.origin import BUILT_IN, compressed_bytes, files_of, files_of_package
+from membench.interface.origin import BUILT_IN, compressed_bytes, files_of, files_of_package, origin_of_file
 from membench.interface.registry import GROUP, NAME, Registry, Selection, split_target
 from membench.measure.environment import describe_environment
 from membench.measure.quantize import quantizations_of
 from membench.plan.trial import Point
 from membench.records import weights
 from membench.records.record import Record
-from membench.records.store import Entry, FromNewerMembench, Store, Unreadable, read
+from membench.records.store import Entry, FromNewerMembench, Refused, Store, Unreadable, entry_of, read
+from membench.verify.confinement import lacking
 from membench.verify.processes import (
     Blueprint,
     Candidate,
@@ -74,6 +75,15 @@ class Verdict:
         return {"file": str(self.path), "sha256": self.entry.sha256, **told, **kept}
 
 
+@dataclass(frozen=True)
+class Unwritten:
+    """A record and its weights as they would be in files, where a plugin could read what is not for it."""
+
+    record: bytes
+    weights: bytes
+    turns: bytes = field(default=b"", repr=False)  # what the answers were turned by, if no seed gives the facts
+
+
 def record_files(folder: Path) -> list[Path]:
     """UsageError unless this is a folder with something in it that may be a record."""
     if not folder.exists():
@@ -86,28 +96,31 @@ def record_files(folder: Path) -> list[Path]:
     return files
 
 
+def server() -> Any:
+    """From which processes are forked that need not import torch or built-ins again."""
+    context = multiprocessing.get_context("forkserver")
+    built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
+    start_server(context, [*PRELOADED, *built_in])
+    return context
+
+
 def verify(
     files: Sequence[Path],
     selection: Selection,
     jobs: int,
     timeout: float = TIMEOUT,
     finished: Callable[[Verdict], None] = lambda verdict: None,
-    turns: Mapping[Path, bytes] | None = None,  # of files whose facts no seed gives
+    unwritten: Mapping[Path, Unwritten] | None = None,  # what is behind paths where no file is
 ) -> list[Verdict]:
     """A verdict for each file, in their order, some of them worked out side by side.
 
     Only built-ins are imported here; the plugins of the selection are imported by the processes of their models.
     """
-    context = multiprocessing.get_context("forkserver")
-    built_in = [entry.module for entry in entry_points(group=GROUP) if entry.dist and entry.dist.name == BUILT_IN]
-    start_server(context, [*PRELOADED, *built_in])
-    built_ins = Registry(selection.built_ins())
+    server()
+    built_ins, given = Registry(selection.built_ins()), unwritten or {}
     verdicts: dict[Path, Verdict] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [
-            pool.submit(verify_file, file, selection, timeout, built_ins, (turns or {}).get(file, b""))
-            for file in files
-        ]
+        waiting = [pool.submit(verify_file, file, selection, timeout, built_ins, given.get(file)) for file in files]
         try:
             for done in as_completed(waiting):
                 verdicts[done.result().path] = done.result()
@@ -125,17 +138,21 @@ def verify_file(
     selection: Selection,
     timeout: float = TIMEOUT,
     built_ins: Registry | None = None,
-    turns: bytes = b"",
+    unwritten: Unwritten | None = None,
 ) -> Verdict:
     """Check one record: first what needs no model, then what rebuilt models answer."""
     entry = None
     try:
-        entry = read(path)
+        entry = entry_of(unwritten.record, path) if unwritten else read(path)
         _check_identity(entry.record)
         known = built_ins or Registry(selection.built_ins())
-        found = _check_model(_plan(entry.record, selection, known, _weights(entry.record, path), turns), timeout)
+        content, turns = _weights(entry.record, path, unwritten), unwritten.turns if unwritten else b""
+        found = _check_model(_plan(entry.record, selection, known, content, turns), timeout)
+        found["notes"] += _unconfined(entry.record, known)
     except FromNewerMembench as error:
         return Verdict(path, UNCHECKED, f"it {error}")
+    except Refused as error:
+        return Verdict(path, UNCHECKED, str(error))
     except Unreadable as error:
         return Verdict(path, FAILED, f"it cannot be read as a record: {error}")
     except Failed as error:
@@ -145,6 +162,12 @@ def verify_file(
     except Exception as error:  # whatever a record makes go wrong costs this record alone
         return Verdict(path, UNCHECKED, words(error), entry)
     return Verdict(path, entry=entry, **found)
+
+
+def _unconfined(record: Record, built_ins: Registry) -> list[str]:
+    built_in = record.architecture["name"] in built_ins.architectures and record.task["name"] in built_ins.tasks
+    missing = "" if built_in else lacking()
+    return [f"its plugin could have looked for answers elsewhere: this machine has no {missing}"] if missing else []
 
 
 def _check_identity(record: Record) -> None:
@@ -157,11 +180,15 @@ def _check_identity(record: Record) -> None:
         raise Failed(f"its id is {record.id}, but its contents have the id {identity}")
 
 
-def _weights(record: Record, path: Path) -> bytes:
+def _weights(record: Record, path: Path, unwritten: Unwritten | None) -> bytes:
     if not record.weights:
         raise Unchecked("it has no weights; keep them with: membench run --keep-weights")
     try:
-        return weights.read(record.weights, path)
+        return (
+            weights.checked(record.weights, path, unwritten.weights)
+            if unwritten
+            else weights.read(record.weights, path)
+        )
     except ValueError as error:
         raise Failed(str(error)) from None
 
@@ -200,7 +227,8 @@ def _plan(record: Record, selection: Selection, built_ins: Registry, content: by
     each = 2 + len(quantizations_of(record.metrics))
     candidates = [Candidate(blueprint, secrets.randbits(62)) for _ in weights.prefixes(content) for _ in range(each)]
     here, code = is_here(record.environment), _code_bytes(record, selection, built_ins)
-    case = Case(built_ins.selection, record.to_json(), content, here, turns, code)
+    digests = tuple(str(origin_of_file(Path(split_target(one)[0])).code_sha256) for one in selection.files)
+    case = Case(built_ins.selection, record.to_json(), content, here, turns, code, digests)
     return case, draw, blueprint, weight_seed(record.seed), candidates
 
 

@@ -20,6 +20,7 @@ from membench.records.store import Entry, Store, read
 from membench.verify.retrain import (
     Repeat,
     _judged,
+    _Trained,
     consistent,
     consistent_elsewhere,
     held_out,
@@ -102,7 +103,7 @@ def test_new_seeds_alone_do_not_confirm_a_plugin(name: str, task: str, outcome: 
         for one in records
     ]
     (one,) = plan_repeats(verdicts, "salt", Registry(Selection().built_ins()))
-    found = _judged(one, {}, {(one.point, seed): verdicts[0] for seed in one.seeds})
+    found = _judged(one, _Trained(), {(one.point, seed): verdicts[0] for seed in one.seeds})
     assert found.outcome == outcome
     assert ("a plugin could draw the facts again" in found.reason) is (outcome == UNCHECKED)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
+import os
 import re
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -62,6 +65,46 @@ class _Shared(Harmless):
         return super().write(text) if threading.get_ident() in _speaking else self._others.write(text)
 
 
+class _Caught:
+    """What native code, or a write to a descriptor, would put past Python's own streams.
+
+    Descriptors are everybody's, so that it is only caught where no other thread could be writing to one.
+    """
+
+    def __init__(self, *streams: TextIO) -> None:
+        self._streams, self._saved = streams, dict[int, int]()
+        if threading.active_count() > 1:
+            return
+        self._flush()
+        with suppress(OSError), tempfile.TemporaryFile() as file:
+            for number in (1, 2):
+                with suppress(OSError):  # it is closed
+                    self._saved[number] = os.dup(number)
+                    os.dup2(file.fileno(), number)
+            self._file = os.dup(file.fileno())
+
+    def end(self) -> str:
+        """What was written meanwhile."""
+        if not self._saved:
+            return ""
+        self._flush()
+        for number, saved in self._saved.items():
+            os.dup2(saved, number)
+            os.close(saved)
+        with open(self._file, encoding="utf-8", errors="replace") as file:
+            file.seek(0)
+            return file.read(_MOST)
+
+    def _flush(self) -> None:
+        for stream in self._streams:
+            with suppress(OSError, ValueError):
+                stream.flush()
+        with suppress(OSError, AttributeError, TypeError):  # the C library has a buffer of its own
+            ctypes.CDLL(None).fflush(None)
+
+
+_MOST = 1 << 20  # letters of that which are shown
+_caught: list[_Caught] = []
 _speaking: Counter[int] = Counter()  # how often each thread has entered
 _replaced: list[TextIO] = []  # sys.stdout and sys.stderr as they were before the first thread entered
 _lock = threading.Lock()  # both streams are everybody's
@@ -74,6 +117,7 @@ def plugin_speaks() -> Iterator[None]:
     with _lock:
         if not _speaking:
             _replaced[:] = out, err = sys.stdout, sys.stderr
+            _caught.append(_Caught(out, err))
             sys.stdout, sys.stderr = _Shared(err, out), _Shared(err, err)
         _speaking[thread] += 1
     try:
@@ -85,6 +129,8 @@ def plugin_speaks() -> Iterator[None]:
                 del _speaking[thread]
             if not _speaking:
                 sys.stdout, sys.stderr = _replaced
+                if text := _caught.pop().end():
+                    sys.stderr.write(printable_lines(text))
 
 
 def console(**options: Any) -> Console:

@@ -34,13 +34,14 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--source", type=click.Choice([BOARD, PAPER]), default=BOARD, show_default=True,
               help="The published board, or the store for reproductions of papers.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Leave out what was published before.")
 @click.option("--replace", "replacing", is_flag=True,
               help="Also publish what is worse than the published records of its point.")  # fmt: skip
-@click.option("--plugin", "plugins", multiple=True, type=click.Path(), help="Plugin file that the records need.")
+@click.option("--plugin", "plugins", multiple=True, type=click.Path(readable=False),
+              help="Plugin file that the records need.")  # fmt: skip
 def main(folders: tuple[Path, ...], source: str, fresh: bool, replacing: bool, plugins: tuple[str, ...]) -> None:
     """Verify the finished trials below FOLDERS, add them to what is published, and write docs/board.md again.
 

@@ -75,7 +75,7 @@ out_option = click.option("--out", type=click.Path(path_type=Path), default=Path
 
 # --plugin and --block, for every verb that loads plugins
 plugin_options = _all(
-    click.option("--plugin", "files", multiple=True, type=click.Path(), metavar="FILE.py",
+    click.option("--plugin", "files", multiple=True, type=click.Path(readable=False), metavar="FILE.py",
                  help="Load a plugin from a file, without installing it."),
     click.option("--block", multiple=True, metavar="NAME", help="Skip a plugin, or all plugins of a distribution."),
 )  # fmt: skip

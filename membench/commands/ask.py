@@ -16,7 +16,7 @@ from membench.verbs.ask import Answer, Oracle
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path(readable=False, path_type=Path))
 @click.argument("words", nargs=-1)
 @click.option("--count", default=10, show_default=True, type=click.IntRange(1, 10_000), help="Facts to ask about.")
 @click.option("--wrong", is_flag=True, help="Only what is answered wrongly.")

@@ -13,8 +13,8 @@ from membench.verbs.compare import compare as compare_records
 
 
 @click.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=click.Path(readable=False, path_type=Path))
+@click.argument("new", type=click.Path(readable=False, path_type=Path))
 @click.option(
     "--watch",
     "watched",

@@ -23,7 +23,7 @@ def _parse_budget(context: click.Context, parameter: click.Parameter, text: str 
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--task", "task", metavar="NAME", help="Only this task.")
 @click.option(
     "-T", "options", multiple=True, metavar="NAME=VALUE", help="Only tasks with this option value, such as N=50."

@@ -13,7 +13,7 @@ from membench.verbs.plot import plot as draw
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--x", required=True, metavar="NAME", help="Column for the x axis: an option such as H, or parameters.")
 @click.option("--y", default="accuracy", show_default=True, metavar="NAME", help="Column for the y axis: a metric.")
 @click.option("--by", default="", metavar="NAMES", help="Columns that separate the curves: d, or model,d.")

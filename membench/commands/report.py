@@ -13,7 +13,7 @@ from membench.verbs.report import report as write_report
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -16,7 +16,7 @@ from membench.verbs.results import check as check_records
 from membench.verbs.results import merge as merge_records
 from membench.verbs.results import pack as pack_records
 
-_sources = click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+_sources = click.argument("sources", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
 
 
 @click.group()

@@ -12,7 +12,7 @@ from membench.verbs.submit import submit as gather
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, type=click.Path(readable=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("submission"), show_default=True,
               help="Folder to create.")  # fmt: skip
 @click.option("--without-weights", is_flag=True, help="Include records without weights; they stay self-reported.")

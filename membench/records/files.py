@@ -54,6 +54,8 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
     What a symbolic link leads to is replaced, and the link stays. OSError, which names the file, also for anything
     there that is not a regular file: a device or a pipe is no file to be replaced.
     """
+    if path.exists() and not path.is_file():  # first: where the link of a standard stream to a pipe leads has no path
+        raise OSError(None, "it is not a regular file", str(path))
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not target.is_file():
         raise OSError(None, "it is not a regular file", str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -124,3 +125,63 @@ def test_a_figure_is_not_drawn_over_a_device(tmp_path: Path) -> None:
     (tmp_path / "x.png").symlink_to(os.devnull)
     with pytest.raises(UsageError, match="not a regular file"):
         _write(None, tmp_path / "x.png")
+
+
+RAW = """
+import ctypes
+import os
+
+os.write(1, b"raw \\x1b[31m garbage\\n")
+os.write(2, b"raw \\x1b[2J trouble\\n")
+ctypes.CDLL(None).printf(b"of a library \\x1b[2J\\n")
+from membench.api import hookimpl
+
+
+@hookimpl
+def membench_architectures():
+    os.write(1, b"raw \\x1b[31m from a hook\\n")
+    return []
+"""
+
+
+def test_what_a_plugin_writes_past_python_is_no_part_of_the_output(
+    membench: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "raw.py").write_text(RAW, encoding="utf-8")
+    done = membench("models", "--json", "--plugin", "raw.py")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) > 5
+    for words in ("garbage", "trouble", "of a library", "from a hook"):
+        assert words in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["models", "--plugin", "closed.py"], ["run", "--model", "closed.py:X", "--task", "bigram"],
+              ["leaderboard", "closed.json"], ["leaderboard", "closed"], ["submit", "closed"], ["verify", "closed"]],
+)  # fmt: skip
+def test_what_the_system_does_not_let_us_read_is_nobodys_mistake(words: list[str], tmp_path: Path) -> None:
+    for name in ("closed.py", "closed.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "closed").mkdir()
+    command = [sys.executable, "-m", "membench.cli", *words]
+    for name in ("closed.py", "closed.json", "closed"):
+        (tmp_path / name).chmod(0)
+        if os.geteuid() == 0:
+            os.chown(tmp_path / name, 65534, 65534)
+    if os.geteuid() == 0:  # whom nothing is closed to but for these
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv")
+        powers = "-dac_override,-dac_read_search"
+        command = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}", *command]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "Permission denied" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_pipe_behind_the_link_of_a_standard_stream_is_no_file_to_write(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "membench.cli", "report", "--out", "/dev/stdout"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write '/dev/stdout': it is not a regular file" in done.stderr

@@ -51,6 +51,13 @@ def _oracle(records: Iterable[Record]) -> dict[tuple[str, ...], float]:
     return {subject: sum(counts) / len(counts) for subject, counts in found.items()}
 
 
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
+
+
 def _row(entry: Entry, oracle: float) -> dict[str, Any]:
     record = entry.record
     associations = _number(record.metrics.get("associations"))
@@ -65,7 +72,7 @@ def _row(entry: Entry, oracle: float) -> dict[str, Any]:
         "task_config": describe(record.task),
         "kind": record.task.get("kind"),
         "contexts": _number(record.task.get("contexts")),
-        "all_contexts": _number(record.task.get("vocab")) ** _number(record.task.get("length")),
+        "all_contexts": _power(_number(record.task.get("vocab")), _number(record.task.get("length"))),
         "protocol": str(record.protocol["name"]),
         "protocol_version": record.protocol["version"],
         "protocol_config": describe(record.protocol),

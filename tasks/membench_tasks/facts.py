@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from membench.api import Facts, Names, Shape, Task, option
+from membench_tasks.supports import all_contexts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +44,10 @@ class FactsConfig:
             raise ValueError(f"D={self.D} is more than the A={self.A} answers of all relations")
         if self.subjects < self.D:
             raise ValueError(f"D={self.D} is more answers than a relation has facts (subjects={self.subjects})")
-        if self.copies > 1 and self.copies > self.noise_vocab**self.noise:
+        if self.copies > 1 and self.copies > all_contexts(self.noise_vocab, self.noise):
             raise ValueError(
                 f"copies={self.copies} is more than noise={self.noise} tokens out of noise_vocab={self.noise_vocab} "
-                f"can tell apart ({self.noise_vocab**self.noise})"
+                f"can tell apart ({all_contexts(self.noise_vocab, self.noise)})"
             )
 
     @property

@@ -31,12 +31,20 @@ class SupportConfig:
         return Shape(self.N, self.S, self.A)
 
 
+def all_contexts(N: int, S: int) -> int:
+    """N^S, or a number beyond all that have 64 bits: an option may be so large that working it out would never end."""
+    total = 1
+    for _ in range(min(S, 65)):
+        total *= N
+    return total
+
+
 def support_size(N: int, S: int, T0: int | None, *, limit: int | None = None) -> int:
     """The number of contexts that T0 asks for; None asks for all N^S of them, or for `limit` if there are more.
 
     Raises ValueError when there are fewer than T0.
     """
-    total: int = N**S
+    total = all_contexts(N, S)
     if T0 is None:
         return total if limit is None else min(total, limit)
     if total < T0:
@@ -49,7 +57,7 @@ def draw_contexts(N: int, S: int, count: int, rng: np.random.Generator) -> NDArr
 
     Memory grows with `count`, never with N^S.
     """
-    total: int = N**S
+    total = all_contexts(N, S)
     if count == total:
         return contexts_at(np.arange(total, dtype=np.int64), N, S)
     if total > np.iinfo(np.int64).max:

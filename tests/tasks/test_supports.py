@@ -84,3 +84,14 @@ def test_more_contexts_than_exist_are_refused() -> None:
     assert support_size(50, 2, 2500) == 2500
     with pytest.raises(ValueError, match=r"^T0=2501 is more than the N\^S=2500 distinct contexts \(N=50, S=2\)$"):
         support_size(50, 2, 2501)
+
+
+def test_contexts_too_many_to_count_are_counted_at_once() -> None:
+    from membench_tasks.supports import all_contexts
+
+    assert all_contexts(3, 5) == 3**5
+    assert all_contexts(1, 2**53) == 1
+    assert all_contexts(2, 2**53) > 2**64  # to work that power out would never end
+    assert support_size(50, 2**53, None, limit=7) == 7
+    with pytest.raises(ValueError, match="more than the N"):
+        support_size(2, 3, 9)

@@ -100,7 +100,7 @@ def compare_steps(given: argparse.Namespace) -> None:
         for checkout in given.checkouts:
             code = f"FACTS, SEGMENTS = {given.facts}, 8\n{MLP}\n{STEPS}"
             done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
-                                  env=environment(checkout.resolve()))  # fmt: skip
+                                  cwd=checkout, env=environment(checkout.resolve()))  # fmt: skip
             best[checkout] = [min(pair) for pair in zip(best[checkout], map(float, done.stdout.split()), strict=True)]
     for words, old, new in zip(TIMED, *(best[one] for one in given.checkouts), strict=True):
         print(f"{words:<14} {old:.3f} and {new:.3f} ms for a step and replica: {old / new:.2f} times less")

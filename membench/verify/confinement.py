@@ -85,7 +85,7 @@ def close_others(kept: int) -> None:
 @functools.cache
 def lacking() -> str:
     """What this machine does not have of it, in words; empty if nothing. A process of its own tries it."""
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-I", __file__], capture_output=True, text=True, check=False)
     try:
         return in_words(json.loads(done.stdout))
     except (ValueError, TypeError):

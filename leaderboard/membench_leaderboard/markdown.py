@@ -38,13 +38,16 @@ def rows_as_markdown(rows: pd.DataFrame) -> str:
 def scores_as_markdown(rows: pd.DataFrame, count: str = "all", sizes: Collection[str] | None = None) -> str:
     """The tracks, then a heading, the scores of the architectures and a note for each table.
 
-    With `sizes`, ids of rows, what was reached at each size is shown for tasks that one of them is about.
+    With `sizes`, ids of rows, these are the tracks that rank their architectures, and what was reached at each size is
+    shown for tasks that one of them is about.
     """
+    about = set(rows["architecture"] if sizes is None else rows.loc[rows["id"].isin(sizes), "architecture"])
+    tracks = [(track, some) for track, some in track_rows(rows) if any(row["architecture"] in about for row in some)]
     found = (
         f"### {escape(title(table.common))}\n\n{scores_table(table, count)}\n\n{escape(score_note(table, count))}"
         for table in tables(outside_tracks(rows))
     )
-    return "\n\n".join([*(part for one in track_rows(rows) for part in _track(*one, "###", sizes)), *found])
+    return "\n\n".join([*(part for one in tracks for part in _track(*one, "###", sizes)), *found])
 
 
 def _track(track: Track, rows: Sequence[Row], level: str, sizes: Collection[str] | None = None) -> Iterator[str]:

@@ -353,6 +353,7 @@ class Faults:
             seen = compared(self.folder / "ray", self.good)
             yield f"sweep of {self.trials} trials on Ray", f"exit code {code}, {seen} {errors}".strip()
             environment |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+            environment["RAY_worker_niceness"] = "0"
             with subprocess.Popen(
                 [sys.executable, "-c", TWO_NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.DEVNULL, env={**os.environ, **environment},

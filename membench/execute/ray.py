@@ -46,6 +46,7 @@ _ALONE = {
     # the only switch, on Linux too, with which Ray takes 127.0.0.1 for an address and listens nowhere else
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_enable_metrics_collection": "0",  # nobody reads them, and since 2.53 each process complains
+    "RAY_worker_niceness": "0",  # Ray's own is 15, with which a worker gets next to nothing beside other work
     "RAY_task_oom_retries": str(RETRIES),  # without it, what is too large for the machine is tried for ever
 }
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from samples import make_record
@@ -124,7 +125,7 @@ def test_a_figure_is_not_drawn_over_a_device(tmp_path: Path) -> None:
 
     (tmp_path / "x.png").symlink_to(os.devnull)
     with pytest.raises(UsageError, match="not a regular file"):
-        _write(None, tmp_path / "x.png")
+        _write(SimpleNamespace(savefig=lambda *given, **more: None), tmp_path / "x.png")
 
 
 RAW = """

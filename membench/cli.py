@@ -31,7 +31,7 @@ VERBS = {
         "leaderboard": "Show the published board, with your records alongside.",
         "report": "Write the board as one HTML file.",
         "plot": "Plot any column of the records against any other.",
-        "ask": "Query a measured model and compare with the right answers.",
+        "ask": "Ask a measured model, and see what is right.",
         "models": "List the architectures, or show one with its options.",
         "tasks": "List the tasks, or show one with its options.",
         "plugins": "List the plugins and what each provides.",
